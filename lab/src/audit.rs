@@ -2,11 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{ErrorKind, Read, Seek, SeekFrom},
     path::PathBuf,
 };
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+
+/// More than the longest line.
+const LONGEST: u64 = 256 << 10;
 
 /// The audit log of one cluster.
 #[derive(Clone, Debug)]
@@ -89,12 +94,21 @@ impl Log {
         Self { path }
     }
 
-    /// The current end of the log.
+    /// The current end of the log: that of its last whole line, since another one may be half written.
     pub fn mark(&self) -> Result<Mark> {
-        match std::fs::metadata(&self.path) {
-            Ok(found) => Ok(Mark(found.len())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Mark::default()),
-            Err(error) => Err(error).with_context(|| format!("look at {}", self.path.display())),
+        let read = || -> std::io::Result<Mark> {
+            let mut file = File::open(&self.path)?;
+            let length = file.metadata()?.len();
+            let from = length.saturating_sub(LONGEST);
+            file.seek(SeekFrom::Start(from))?;
+            let mut text = Vec::new();
+            file.take(length - from).read_to_end(&mut text)?;
+            let whole = text.iter().rposition(|byte| *byte == b'\n');
+            Ok(Mark(from + whole.map_or(0, |at| at as u64 + 1)))
+        };
+        match read() {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Mark::default()),
+            found => found.with_context(|| format!("look at {}", self.path.display())),
         }
     }
 
@@ -105,9 +119,8 @@ impl Log {
 
     /// The requests since a mark.
     pub fn since(&self, mark: Mark) -> Result<Vec<Entry>> {
-        use std::io::{Read, Seek, SeekFrom};
         let read = || {
-            let mut file = std::fs::File::open(&self.path)?;
+            let mut file = File::open(&self.path)?;
             file.seek(SeekFrom::Start(mark.0))?;
             let mut text = Vec::new();
             file.read_to_end(&mut text).map(|_| text)
@@ -263,6 +276,24 @@ mod tests {
         assert_eq!(entry.field_manager, "ann-status");
         assert_eq!(entry.used(), "patch applications.argoproj.io/status");
         assert!(entry.is_write() && !entry.is_forbidden());
+        Ok(())
+    }
+
+    #[test]
+    fn a_mark_is_the_end_of_a_whole_line() -> Result<()> {
+        let directory = std::env::temp_dir().join(format!("lab-audit-{}", std::process::id()));
+        std::fs::create_dir_all(&directory)?;
+        let path = directory.join("audit.log");
+        let log = Log::of(path.clone());
+        assert_eq!(log.mark()?, Mark::default(), "no log yet");
+        let line = LINE.replace('\n', "");
+        let (whole, half) = line.split_at(7);
+        std::fs::write(&path, format!("{line}\n{whole}"))?;
+        let mark = log.mark()?;
+        assert_eq!(mark, Mark(line.len() as u64 + 1));
+        std::fs::write(&path, format!("{line}\n{whole}{half}\n"))?;
+        assert_eq!(log.since(mark)?.len(), 1, "the half line counts");
+        std::fs::remove_dir_all(&directory)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! `make bench` runs them all, `make bench BENCH=scale` those whose name contains it. Parameters are environment
 //! variables, documented in the benchmark that reads them. Nothing here is a test: numbers are printed, and only `hostile`
-//! compares them with bounds.
+//! and `ui` compare them with bounds.
 
 pub mod hostile;
 pub mod scale;
@@ -15,9 +15,11 @@ mod figures;
 mod latency;
 mod meter;
 mod observer;
+mod ocm;
 mod simulated;
 mod sync;
 mod tunnel;
+mod ui;
 mod view;
 
 use std::{fmt, process::ExitCode, sync::Arc};
@@ -73,6 +75,11 @@ fn all() -> Vec<Bench> {
             name: "view",
             options: Options::control_planes(1),
             measure: |lab| Box::pin(view::tables(lab)),
+        },
+        Bench {
+            name: "ui",
+            options: Options::control_planes(0),
+            measure: |lab| Box::pin(ui::tables(lab)),
         },
         Bench {
             name: "hostile",

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use lab_kubelet::{Image, Images};
+use lab_ocm_stand_in::newest_add_on_api;
 
 use crate::{Cluster, product, steps::At};
 
@@ -41,7 +42,7 @@ pub async fn apply(hub: &Cluster) -> Result<()> {
 /// The `ClusterManagementAddOn`.
 pub fn definition() -> At {
     At::of(
-        "addon.open-cluster-management.io/v1beta1",
+        &add_on_api(),
         ("ClusterManagementAddOn", "clustermanagementaddons"),
         None,
         ADDON,
@@ -51,9 +52,14 @@ pub fn definition() -> At {
 /// The `ManagedClusterAddOn` of a cluster.
 pub fn addon(cluster: &str) -> At {
     At::of(
-        "addon.open-cluster-management.io/v1beta1",
+        &add_on_api(),
         ("ManagedClusterAddOn", "managedclusteraddons"),
         Some(cluster),
         ADDON,
     )
+}
+
+/// The newest version of the add-on API that the hub serves.
+fn add_on_api() -> String {
+    format!("addon.open-cluster-management.io/{}", newest_add_on_api())
 }

@@ -62,6 +62,7 @@ pub mod world;
 mod apply;
 mod bed;
 mod control_plane;
+mod tls;
 
 pub use bed::{Lab, Ocm, Options, Past};
 pub use cluster::Cluster;

@@ -88,6 +88,26 @@ where
     until_within(bound, what, paced, fits).await
 }
 
+/// Waits until `count` has found nothing new for this long, for at most `bound`. Each look counts what is new since the one
+/// before.
+pub async fn quiet(
+    bound: Duration,
+    pause: Duration,
+    what: &str,
+    mut count: impl FnMut() -> Result<usize>,
+) -> Result<()> {
+    let mut last = Instant::now();
+    let look = || std::future::ready(count());
+    slowly(bound, what, look, |new| {
+        if *new > 0 {
+            last = Instant::now();
+        }
+        last.elapsed() >= pause
+    })
+    .await
+    .map(drop)
+}
+
 /// Waits until the object exists and `fits`, and returns it. The error shows the object without its managed
 /// fields.
 pub async fn object<K>(
@@ -193,6 +213,24 @@ mod tests {
             text.contains("the light is green") && text.contains("amber"),
             "{text}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quiet_begins_after_the_last_new_thing() {
+        let (begin, pause) = (Instant::now(), Duration::from_secs(5));
+        let busy = Duration::from_secs(8);
+        let mut last = begin;
+        let count = || {
+            let is_busy = begin.elapsed() < busy;
+            if is_busy {
+                last = Instant::now();
+            }
+            Ok(usize::from(is_busy))
+        };
+        assert!(quiet(BOUND, pause, "no writes", count).await.is_ok());
+        assert!(last > begin && last.elapsed() >= pause);
+        let never = quiet(BOUND, pause, "no writes", || Ok(1)).await;
+        assert!(never.is_err_and(|error| error.to_string().contains("no writes")));
     }
 
     #[tokio::test(start_paused = true)]

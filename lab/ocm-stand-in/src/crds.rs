@@ -20,6 +20,11 @@ const CONVERTED: [&str; 2] = [
     "managedclusteraddons.addon.open-cluster-management.io",
 ];
 
+/// The group of the add-on kinds, and its two versions.
+const ADD_ONS: &str = "addon.open-cluster-management.io";
+pub(crate) const OLD: &str = "v1alpha1";
+pub(crate) const NEW: &str = "v1beta1";
+
 /// The directory with one folder each for `hub`, `spoke` and `argocd`: `OCM_CRD_DIR`, else `lab/crds`.
 pub fn directory() -> PathBuf {
     std::env::var_os("OCM_CRD_DIR")
@@ -50,10 +55,34 @@ fn read_one(file: &PathBuf) -> Result<Value> {
 
 /// Installs the CRDs of one folder and waits until each of them is served.
 pub async fn install(client: &Client, folder: &str) -> Result<()> {
+    install_all(client, folder, read(folder)?).await
+}
+
+/// Installs the CRDs of a hub before OCM 1.2: the add-on kinds in v1alpha1 only, without conversion.
+pub(crate) async fn install_old_hub(client: &Client) -> Result<()> {
+    let mut crds = read("hub")?;
+    crds.iter_mut().for_each(only_old_add_ons);
+    install_all(client, "hub", crds).await
+}
+
+/// Takes the newer version from a kind of the add-on API.
+fn only_old_add_ons(crd: &mut Value) {
+    if crd["spec"]["group"] != ADD_ONS {
+        return;
+    }
+    if let Some(versions) = crd["spec"]["versions"].as_array_mut() {
+        versions.retain(|version| version["name"] == OLD);
+    }
+    if let Some(spec) = crd["spec"].as_object_mut() {
+        spec.remove("conversion");
+    }
+}
+
+async fn install_all(client: &Client, folder: &str, crds: Vec<Value>) -> Result<()> {
     let api = CUSTOM_RESOURCE_DEFINITION.all(client);
     let how = PatchParams::apply("lab-ocm").force();
     let mut names = Vec::new();
-    for crd in read(folder)? {
+    for crd in crds {
         let name = crd["metadata"]["name"]
             .as_str()
             .unwrap_or_default()
@@ -111,8 +140,8 @@ pub(crate) async fn convert_through(client: &Client, url: &str, ca_pem: &str) ->
 /// Waits until both versions of both kinds answer a list, which converts the stored objects.
 async fn wait_listed(client: &Client) {
     for plural in ["managedclusteraddons", "clustermanagementaddons"] {
-        for version in ["v1alpha1", "v1beta1"] {
-            let path = format!("/apis/addon.open-cluster-management.io/{version}/{plural}");
+        for version in [OLD, NEW] {
+            let path = format!("/apis/{ADD_ONS}/{version}/{plural}");
             loop {
                 let Ok(request) = http::Request::get(&path).body(Vec::new()) else {
                     return;
@@ -155,7 +184,26 @@ mod tests {
                 .iter()
                 .map(|v| v["name"].as_str().unwrap())
                 .collect();
-            assert_eq!(served, ["v1alpha1", "v1beta1"]);
+            assert_eq!(served, [OLD, NEW]);
         }
+    }
+
+    #[test]
+    fn an_old_hub_has_one_stored_version_of_the_add_on_kinds() {
+        let mut crds = read("hub").unwrap();
+        let before = crds.clone();
+        crds.iter_mut().for_each(only_old_add_ons);
+        for (crd, before) in crds.iter().zip(&before) {
+            if crd["spec"]["group"] != ADD_ONS {
+                assert_eq!(crd, before);
+                continue;
+            }
+            let versions = crd["spec"]["versions"].as_array().unwrap();
+            assert_eq!(versions.len(), 1, "{}", crd["metadata"]["name"]);
+            assert_eq!(versions[0]["name"], OLD);
+            assert_eq!(versions[0]["storage"], true);
+            assert!(crd["spec"]["conversion"].is_null());
+        }
+        assert_ne!(crds, before);
     }
 }

@@ -47,13 +47,20 @@ enum Running {
 }
 
 impl Hub {
-    /// Installs the CRDs and starts OCM's hub half; returns once both add-on API versions are served.
+    /// Installs the CRDs and starts OCM's hub half; returns once both add-on API versions are served, or the one that OCM
+    /// before 1.2 has.
     ///
     /// Runs the binaries of `OCM_BIN_DIR` if that is set, else the stand-in.
     pub async fn start(config: HubConfig) -> Result<Self> {
         tokio::fs::create_dir_all(&config.dir).await?;
         let client = crate::client::from_kubeconfig(&config.kubeconfig, "lab-ocm").await?;
-        crds::install(&client, "hub").await?;
+        match real_binaries()
+            .map(|dir| real::converts(&dir))
+            .transpose()?
+        {
+            Some(false) => crds::install_old_hub(&client).await?,
+            Some(true) | None => crds::install(&client, "hub").await?,
+        }
         let mut hub = Self {
             config,
             running: None,

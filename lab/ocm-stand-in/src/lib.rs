@@ -30,6 +30,7 @@ mod condition;
 mod control;
 mod conversion;
 pub mod crds;
+mod help;
 mod kinds;
 mod klusterlet;
 mod placement;
@@ -41,6 +42,7 @@ mod tasks;
 mod hub;
 mod spoke;
 
+pub use help::Help;
 pub use hub::{Conversion, Hub, HubConfig};
 pub use spoke::{Spoke, SpokeConfig};
 
@@ -59,6 +61,17 @@ pub fn certificate_request(
     };
     let made = stand_in::request(&subject, dns_names)?;
     Ok((made.key_pem, made.csr_pem))
+}
+
+/// The newest version of the add-on API on a hub with this OCM: v1alpha1 before OCM 1.2, else v1beta1.
+///
+/// Programs that cannot be asked count as new ones: [`Hub::start`] reports what is wrong with them.
+pub fn newest_add_on_api() -> &'static str {
+    static NEWEST: std::sync::OnceLock<&str> = std::sync::OnceLock::new();
+    NEWEST.get_or_init(|| match real_binaries().map(|dir| real::converts(&dir)) {
+        Some(Ok(false)) => crds::OLD,
+        Some(Ok(true) | Err(_)) | None => crds::NEW,
+    })
 }
 
 /// The directory of real OCM binaries, if the caller set it: `OCM_BIN_DIR`.

@@ -13,6 +13,7 @@ use tokio::process::Command;
 
 use crate::{
     client, crds,
+    help::Help,
     hub::HubConfig,
     kinds::{NAMESPACE, words::AGENT_NAMESPACE},
     klusterlet,
@@ -54,11 +55,9 @@ impl Program {
         let (binary, arguments) = command
             .split_first()
             .context("a command without a program")?;
-        let binary = binaries.join(binary);
-        ensure!(binary.is_file(), "OCM_BIN_DIR has no {}", binary.display());
         Ok(Self {
             name,
-            binary,
+            binary: program(binaries, binary)?,
             arguments: arguments
                 .iter()
                 .map(|&argument| argument.to_owned())
@@ -125,33 +124,69 @@ fn free_port() -> Result<u16> {
         .port())
 }
 
-/// Starts the conversion webhook first, then the hub's controllers.
-pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Processes> {
-    let HubConfig { kubeconfig, dir } = config;
-    let admin = client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
-    let namespace = json!({ "metadata": { "name": HUB_NAMESPACE } });
-    klusterlet::apply(&admin, vec![(NAMESPACE, None, namespace)]).await?;
+/// Whether this OCM has the conversion webhook, and so both versions of the add-on API: since 1.2.
+pub(crate) fn converts(binaries: &Path) -> Result<bool> {
+    let help = Help::ask(&program(binaries, "addon")?, &[])?;
+    Ok(help.has_command("webhook-server"))
+}
 
+/// The flags that keep the webhook from listening on more than its port. Without them, before 1.3, it listens on 8000 and 8080
+/// of the lab too.
+fn quiet_webhook(help: &Help) -> Vec<&'static str> {
+    let flags = [
+        ("metrics-port", "--metrics-port=0"),
+        ("health-probe-port", "--health-probe-port=0"),
+    ];
+    let known = flags.into_iter().filter(|(flag, _)| help.has_flag(flag));
+    known.map(|(_, argument)| argument).collect()
+}
+
+/// Starts the conversion webhook, and waits until the API server converts through it.
+async fn convert(
+    binaries: &Path,
+    config: &HubConfig,
+    admin: &kube::Client,
+    tasks: &mut Tasks,
+) -> Result<()> {
+    let HubConfig { kubeconfig, dir } = config;
     let certificate = stand_in::serving()?;
     let certificates = dir.join("webhook");
     tokio::fs::create_dir_all(&certificates).await?;
     tokio::fs::write(certificates.join("tls.crt"), &certificate.certificate).await?;
     tokio::fs::write(certificates.join("tls.key"), &certificate.key).await?;
     let port = free_port()?;
-    let webhook = Program::new(binaries, dir, "addon-webhook", &["addon", "webhook-server"])?
+    let command = ["addon", "webhook-server"];
+    let mut webhook = Program::new(binaries, dir, "addon-webhook", &command)?
         .with(format!("--kubeconfig={}", kubeconfig.display()))
         .with(format!("--port={port}"))
-        .with(format!("--certdir={}", certificates.display()))
-        .with("--metrics-port=0")
-        .with("--health-probe-port=0");
-    let mut tasks = Tasks::default();
+        .with(format!("--certdir={}", certificates.display()));
+    let help = Help::ask(&webhook.binary, &["webhook-server"])?;
+    for argument in quiet_webhook(&help) {
+        webhook = webhook.with(argument);
+    }
     tasks.spawn(webhook.keep());
-    crds::convert_through(
-        &admin,
-        &format!("https://127.0.0.1:{port}/convert"),
-        &certificate.ca,
-    )
-    .await?;
+    let url = format!("https://127.0.0.1:{port}/convert");
+    crds::convert_through(admin, &url, &certificate.ca).await
+}
+
+/// The path of a program.
+fn program(binaries: &Path, name: &str) -> Result<PathBuf> {
+    let binary = binaries.join(name);
+    ensure!(binary.is_file(), "OCM_BIN_DIR has no {}", binary.display());
+    Ok(binary)
+}
+
+/// Starts the conversion webhook first, if there is one, then the hub's controllers.
+pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Processes> {
+    let HubConfig { kubeconfig, dir } = config;
+    let admin = client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
+    let namespace = json!({ "metadata": { "name": HUB_NAMESPACE } });
+    klusterlet::apply(&admin, vec![(NAMESPACE, None, namespace)]).await?;
+
+    let mut tasks = Tasks::default();
+    if converts(binaries)? {
+        convert(binaries, config, &admin, &mut tasks).await?;
+    }
 
     for (name, command) in [
         ("registration-controller", ["registration", "controller"]),
@@ -242,11 +277,29 @@ async fn registration_agent(
                 ))
         }
     };
-    let driver = if *tokens { "token" } else { "csr" };
-    Ok(agent
+    let help = Help::ask(&agent.binary, &["agent"])?;
+    let agent = agent
         .with(format!("--spoke-cluster-name={cluster}"))
-        .with(format!("--agent-id={cluster}-agent"))
-        .with(format!("--addon-kubeclient-registration-auth={driver}")))
+        .with(format!("--agent-id={cluster}-agent"));
+    Ok(match add_on_driver(&help, *tokens)? {
+        Some(driver) => agent.with(driver),
+        None => agent,
+    })
+}
+
+/// The argument that chooses tokens or certificates for add-ons that are clients of the hub's API server. Agents before 1.2
+/// have certificates only.
+fn add_on_driver(help: &Help, tokens: bool) -> Result<Option<&'static str>> {
+    let is_known = help.has_flag("addon-kubeclient-registration-auth");
+    ensure!(
+        is_known || !tokens,
+        "this registration agent gives add-ons no tokens: OCM 1.2 or newer does"
+    );
+    Ok(is_known.then_some(if tokens {
+        "--addon-kubeclient-registration-auth=token"
+    } else {
+        "--addon-kubeclient-registration-auth=csr"
+    }))
 }
 
 /// A kubeconfig with the rights of one of the klusterlet's agents; `admin` is cluster admin's.
@@ -262,4 +315,39 @@ async fn write_kubeconfig(api_server: &kube::Config, token: &str, file: &Path) -
     tokio::fs::write(file, text)
         .await
         .with_context(|| format!("write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(flags: &[&str]) -> Help {
+        let lines: Vec<_> = flags
+            .iter()
+            .map(|flag| format!("      --{flag}   Explained here."))
+            .collect();
+        Help::of(&format!("Flags:\n{}\n", lines.join("\n")))
+    }
+
+    #[test]
+    fn webhook_gets_only_the_flags_of_its_version() {
+        let before = help(&["certdir string", "port int"]);
+        assert!(quiet_webhook(&before).is_empty());
+        let since = help(&["health-probe-port int", "metrics-port int", "port int"]);
+        let wanted = ["--metrics-port=0", "--health-probe-port=0"];
+        assert_eq!(quiet_webhook(&since), wanted);
+    }
+
+    #[test]
+    fn an_agent_without_a_choice_gives_certificates_and_refuses_tokens() {
+        let before = help(&["registration-auth string"]);
+        assert_eq!(add_on_driver(&before, false).unwrap(), None);
+        assert!(add_on_driver(&before, true).is_err());
+        let since = help(&["addon-kubeclient-registration-auth string"]);
+        for (tokens, driver) in [(false, "csr"), (true, "token")] {
+            let argument = format!("--addon-kubeclient-registration-auth={driver}");
+            let chosen = add_on_driver(&since, tokens).unwrap();
+            assert_eq!(chosen, Some(argument.as_str()));
+        }
+    }
 }

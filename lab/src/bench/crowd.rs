@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::ocm::Edition;
 use crate::steps::{ADDON, At, Objects};
 
 /// Longer than any measurement, in seconds.
@@ -28,19 +29,23 @@ const AT_ONCE: usize = 32;
 pub(super) struct Crowd {
     hub: Objects,
     names: Arc<Vec<String>>,
-    /// Whether OCM's own controllers run, which write their part themselves.
-    is_ocm_real: bool,
+    ocm: Edition,
 }
 
 impl Crowd {
     /// This many clusters, none of which exists yet.
-    pub(super) fn new(client: Client, size: usize, is_ocm_real: bool) -> Self {
+    pub(super) fn new(client: Client, size: usize, ocm: Edition) -> Self {
         let names = (0..size).map(|number| format!("crowd-{number:05}"));
         Self {
             hub: Objects::new(client),
             names: Arc::new(names.collect()),
-            is_ocm_real,
+            ocm,
         }
+    }
+
+    /// Their names.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Does something for each of them, many at a time.
@@ -88,8 +93,8 @@ impl Crowd {
         self.each(|crowd, name| {
             let (owner, config) = (owner.clone(), config.clone());
             async move {
-                let at = addon(&name);
-                if crowd.is_ocm_real {
+                let at = addon(crowd.ocm, &name);
+                if crowd.ocm.is_real {
                     return crowd.create(&at, json!({ "spec": {} })).await;
                 }
                 let metadata = json!({ "ownerReferences": [owner] });
@@ -102,7 +107,7 @@ impl Crowd {
                     "desiredConfig": config,
                 });
                 let status = json!({
-                    "apiVersion": "addon.open-cluster-management.io/v1beta1",
+                    "apiVersion": crowd.ocm.api_version(),
                     "kind": "ManagedClusterAddOn",
                     "metadata": { "name": ADDON, "namespace": name },
                     "status": {
@@ -172,10 +177,10 @@ impl Crowd {
     }
 }
 
-/// The add-on of a cluster, in the version that needs no conversion.
-pub(super) fn addon(cluster: &str) -> At {
+/// The add-on of a cluster, in the newest version that the hub serves.
+pub(super) fn addon(ocm: Edition, cluster: &str) -> At {
     At::of(
-        "addon.open-cluster-management.io/v1beta1",
+        &ocm.api_version(),
         ("ManagedClusterAddOn", "managedclusteraddons"),
         Some(cluster),
         ADDON,

@@ -11,19 +11,20 @@
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
-use lab_ocm_stand_in::{Conversion, Hub, HubConfig, real_binaries};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
     Table,
-    crowd::{Crowd, addon},
+    crowd::Crowd,
     meter::{Counter, metric, peak, resident},
+    ocm::Ocm,
 };
 use crate::{
     Cluster, Lab, argocd,
@@ -31,14 +32,19 @@ use crate::{
     process::{Process, Program},
     product,
     progress::print,
-    steps::{ADDON, At, objects::has_condition},
+    steps::{ADDON, At, Objects},
     wait,
 };
 
 const CLUSTERS: usize = 2000;
 /// The manager's user here.
 const USER: &str = "bench:manager";
-const METRICS: u16 = 8000;
+/// Another port than 8000, which OCM's webhook before 1.3 has.
+const METRICS: u16 = 18000;
+/// A step is over when the manager has written nothing for this long.
+const QUIET: Duration = Duration::from_secs(5);
+/// The longest time until then.
+const TOO_LONG: Duration = Duration::from_mins(10);
 /// The objects of an install; Events, certificates and cluster Secrets are counted separately.
 const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
 
@@ -147,14 +153,16 @@ struct Manager {
 pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     let hub = lab.hub().clone();
     let ocm = Ocm::start(&hub).await?;
+    let edition = ocm.edition();
     argocd::prepare_hub(&hub, lab.tools()).await?;
-    let crowd = Crowd::new(hub.client(), clusters, ocm.is_real());
+    let crowd = Crowd::new(hub.client(), clusters, edition);
     step(&format!("{clusters} clusters are made"), crowd.join()).await?;
-    offer(hub.clone(), ocm.is_real()).await?;
+    edition.offer(hub.clone()).await?;
 
+    let begin = Begin::now();
     let mut manager = Manager::start(hub.clone()).await?;
-    let (owner, config) = offered(hub.clone()).await?;
-    let start = manager.cost(Mark::default(), 0, Instant::now())?;
+    let (owner, config) = edition.offered(hub.clone()).await?;
+    let start = manager.cost(begin, Instant::now()).await?;
     let (mut works, _agents) = crowd.work_agents();
 
     let begin = Begin::of(&manager)?;
@@ -166,38 +174,28 @@ pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
             .context("the works are watched")
     };
     let ((), there) = tokio::try_join!(enabling, all)?;
-    let took = there - begin.at;
-    step(
-        "the manager has reported every cluster",
-        until_reported(hub.clone(), clusters),
-    )
-    .await?;
-    let install = Cost {
-        took,
-        ..manager.cost(begin.mark, begin.kib, begin.at)?
-    };
+    let reported = edition.until_reported(hub.clone(), clusters);
+    step("the manager has reported every cluster", reported).await?;
+    let install = manager.cost(begin, there).await?;
 
     let begin = Begin::of(&manager)?;
     let before = reconciles().await?;
     let touched = json!({ "metadata": { "annotations": { "example.com/touched": "yes" } } });
     let config = At::addon_config(product::NAMESPACE, ADDON);
-    crate::steps::Objects::new(hub.client())
-        .merge(&config, touched)
-        .await?;
+    Objects::new(hub.client()).merge(&config, touched).await?;
     until_reconciled(before + clusters as u64).await?;
-    let no_op = manager.cost(begin.mark, begin.kib, begin.at)?;
+    let no_op = manager.cost(begin, Instant::now()).await?;
 
     manager.process.stop().await;
     let begin = Begin::of(&manager)?;
     manager.process.restart()?;
     until_reconciled(clusters as u64).await?;
-    let restart = manager.cost(begin.mark, begin.kib, begin.at)?;
+    let restart = manager.cost(begin, Instant::now()).await?;
     manager.process.stop().await;
-    let is_ocm_real = ocm.is_real();
     ocm.stop().await;
     Ok(Measured {
         clusters,
-        is_ocm_real,
+        is_ocm_real: edition.is_real,
         start,
         install,
         no_op,
@@ -205,40 +203,8 @@ pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     })
 }
 
-/// The writer of OCM's objects on the hub.
-enum Ocm {
-    /// The real controllers.
-    Real(Hub),
-    /// The crowd, as cheaply as possible; the webhook is the stand-in's.
-    Played { _conversion: Conversion },
-}
-
-impl Ocm {
-    async fn start(hub: &Cluster) -> Result<Self> {
-        if real_binaries().is_none() {
-            return Ok(Self::Played {
-                _conversion: Conversion::serve(&hub.kubeconfig()).await?,
-            });
-        }
-        let config = HubConfig {
-            kubeconfig: hub.kubeconfig(),
-            dir: hub.dir().join("ocm"),
-        };
-        Ok(Self::Real(Hub::start(config).await?))
-    }
-
-    const fn is_real(&self) -> bool {
-        matches!(self, Self::Real(_))
-    }
-
-    async fn stop(self) {
-        if let Self::Real(mut hub) = self {
-            hub.stop().await;
-        }
-    }
-}
-
-async fn step<T>(what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
+/// Carries out a step of the preparation, and prints how long it took.
+pub(super) async fn step<T>(what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
     let begin = Instant::now();
     let done = act.await?;
     print(format_args!(
@@ -256,6 +222,15 @@ struct Begin {
 }
 
 impl Begin {
+    /// Before the manager's first start.
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            mark: Mark::default(),
+            kib: 0,
+        }
+    }
+
     fn of(manager: &Manager) -> Result<Self> {
         Ok(Self {
             at: Instant::now(),
@@ -274,15 +249,7 @@ impl Manager {
         let text = std::fs::read_to_string(&kubeconfig)?;
         let metered = text.replace(hub.api_url(), &format!("https://{}", counter.address()));
         std::fs::write(&kubeconfig, metered)?;
-        let program = product::programs()?.join("addon-manager");
-        let process = Program::new("addon-manager", program, hub.dir())
-            .flag("kubeconfig", kubeconfig)
-            .flag("own-namespace", product::NAMESPACE)
-            .flag("leader-election", "false")
-            .flag("principal-address", "principal.example.com:443")
-            .flag("metrics-port", METRICS.to_string())
-            .flag("log-level", "warn")
-            .start()?;
+        let process = program(&hub, &kubeconfig)?.start()?;
         Ok(Self {
             hub,
             process,
@@ -290,8 +257,24 @@ impl Manager {
         })
     }
 
-    fn cost(&self, mark: Mark, kib: u64, since: Instant) -> Result<Cost> {
-        let entries = self.hub.audit().by(USER, mark)?;
+    /// Waits until it has written nothing for a while.
+    async fn until_quiet(&self) -> Result<()> {
+        let audit = self.hub.audit();
+        let mut seen = audit.mark()?;
+        let count = || {
+            let now = audit.mark()?;
+            let entries = audit.by(USER, seen)?;
+            seen = now;
+            Ok(entries.iter().filter(|entry| entry.is_write()).count())
+        };
+        wait::quiet(TOO_LONG, QUIET, "the manager writes nothing", count).await
+    }
+
+    /// The cost of a step that was over at this time. The last writes, such as those to cluster Secrets, come later on a
+    /// busy machine, and count with it.
+    async fn cost(&self, begin: Begin, end: Instant) -> Result<Cost> {
+        self.until_quiet().await?;
+        let entries = self.hub.audit().by(USER, begin.mark)?;
         let mut writes = BTreeMap::<String, usize>::new();
         let mut clusters = BTreeMap::<String, usize>::new();
         for entry in entries.iter().filter(|entry| entry.is_write()) {
@@ -313,100 +296,26 @@ impl Manager {
         }
         let process = self.process.id().context("the manager runs")?;
         Ok(Cost {
-            took: since.elapsed(),
+            took: end - begin.at,
             writes,
             most: clusters.into_values().max().unwrap_or_default(),
-            kib: self.counter.kib() - kib,
+            kib: self.counter.kib() - begin.kib,
             mib: resident(process)?,
             peak_mib: peak(process)?,
         })
     }
 }
 
-/// Creates the chart's objects of OCM's kinds, and the first status of OCM's add-on manager, unless that runs.
-async fn offer(hub: Cluster, is_ocm_real: bool) -> Result<()> {
-    let namespace = product::NAMESPACE;
-    hub.apply(&format!(
-        "apiVersion: v1
-kind: Namespace
-metadata: {{ name: {namespace} }}
----
-apiVersion: addon.open-cluster-management.io/v1alpha1
-kind: AddOnDeploymentConfig
-metadata: {{ name: {ADDON}, namespace: {namespace} }}
-spec: {{ agentInstallNamespace: open-cluster-management-agent-addon }}
----
-apiVersion: addon.open-cluster-management.io/v1beta1
-kind: ClusterManagementAddOn
-metadata: {{ name: {ADDON} }}
-spec:
-  addOnMeta: {{ displayName: Argo CD Agent }}
-  defaultConfigs:
-    - {{ group: addon.open-cluster-management.io, resource: addondeploymentconfigs, namespace: {namespace}, name: {ADDON} }}
-"
-    ))
-    .await?;
-    if is_ocm_real {
-        return Ok(());
-    }
-    let reference = json!({
-        "group": "addon.open-cluster-management.io", "resource": "addondeploymentconfigs",
-        "desiredConfig": { "namespace": namespace, "name": ADDON, "specHash": "" },
-    });
-    let status = json!({ "status": { "defaultConfigReferences": [reference] } });
-    let objects = crate::steps::Objects::new(hub.client());
-    objects.merge_status(&definition(), status).await.map(drop)
-}
-
-fn definition() -> At {
-    let kind = ("ClusterManagementAddOn", "clustermanagementaddons");
-    At::of(
-        "addon.open-cluster-management.io/v1beta1",
-        kind,
-        None,
-        ADDON,
-    )
-}
-
-/// The owner of all add-ons and their configuration, once the manager has reported its hash: then it has read everything.
-async fn offered(hub: Cluster) -> Result<(Value, Value)> {
-    let objects = crate::steps::Objects::new(hub.client());
-    let hashed = |it: &Value| {
-        let hash = &it["status"]["defaultConfigReferences"][0]["desiredConfig"]["specHash"];
-        hash.as_str().is_some_and(|hash| !hash.is_empty())
-    };
-    let what = "has the hash of its configuration";
-    let offer = objects
-        .until(&definition(), what, wait::BOUND, hashed)
-        .await?;
-    let owner = json!({
-        "apiVersion": "addon.open-cluster-management.io/v1beta1",
-        "kind": "ClusterManagementAddOn", "name": ADDON, "uid": offer["metadata"]["uid"],
-        "controller": true, "blockOwnerDeletion": true,
-    });
-    let reference = &offer["status"]["defaultConfigReferences"][0];
-    Ok((owner, reference["desiredConfig"].clone()))
-}
-
-/// Waits until the manager has reported for every cluster that its works are applied, and that its agent is missing.
-async fn until_reported(hub: Cluster, clusters: usize) -> Result<()> {
-    let objects = crate::steps::Objects::new(hub.client());
-    let addons = objects.everywhere(&addon(""));
-    let look = || async {
-        let list = addons.list(&kube::api::ListParams::default()).await?;
-        let stated = list.items.into_iter().filter(|it| {
-            let it = json!({ "status": it.data["status"] });
-            has_condition(&it, "ManifestApplied", "True", "")
-                && has_condition(&it, "Available", "False", "")
-        });
-        Ok(stated.count())
-    };
-    let bound = Duration::from_mins(15);
-    wait::slowly(bound, "all clusters are reported", look, |count| {
-        *count == clusters
-    })
-    .await
-    .map(drop)
+/// The hub program as a bare process, with a principal that no agent dials.
+pub(super) fn program(hub: &Cluster, kubeconfig: &Path) -> Result<Program> {
+    let program = product::programs()?.join("addon-manager");
+    Ok(Program::new("addon-manager", program, hub.dir())
+        .flag("kubeconfig", kubeconfig)
+        .flag("own-namespace", product::NAMESPACE)
+        .flag("leader-election", "false")
+        .flag("principal-address", "principal.example.com:443")
+        .flag("metrics-port", METRICS.to_string())
+        .flag("log-level", "warn"))
 }
 
 async fn reconciles() -> Result<u64> {
@@ -414,9 +323,8 @@ async fn reconciles() -> Result<u64> {
 }
 
 async fn until_reconciled(wanted: u64) -> Result<()> {
-    let bound = Duration::from_mins(10);
     let what = format!("{wanted} reconciles are done");
-    wait::slowly(bound, &what, reconciles, |count| *count >= wanted)
+    wait::slowly(TOO_LONG, &what, reconciles, |count| *count >= wanted)
         .await
         .map(drop)
 }

@@ -5,7 +5,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
+    net::Ipv4Addr,
     path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,24 +17,14 @@ use axum::{
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, Request, State},
     response::{IntoResponse as _, Response},
-    serve::Listener,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, StatusCode, header};
-use rustls::{
-    ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpListener, TcpStream},
-    process::Command,
-};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio::{io::AsyncWriteExt as _, net::TcpListener, process::Command};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{HOST, Repository, Server};
-use crate::certs::Authority;
+use crate::{certs::Authority, tls::Tls};
 
 /// The user that may fetch.
 pub const USER: &str = "fetcher";
@@ -80,15 +70,7 @@ impl Server {
             password: Mutex::new(password.to_owned()),
             opened: Mutex::default(),
         });
-        let chain = vec![CertificateDer::from_pem_slice(pair.cert.as_bytes())?];
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?;
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
-        let tls = Tls {
-            listener,
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-        };
+        let tls = Tls::new(listener, &pair)?;
         let router = Router::new()
             .fallback(serve)
             .layer(DefaultBodyLimit::max(LARGEST))
@@ -130,30 +112,6 @@ impl Private {
     /// How many requests had the right password.
     pub fn opened(&self) -> usize {
         *lock(&self.repositories.opened)
-    }
-}
-
-struct Tls {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl Listener for Tls {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (stream, peer) = Listener::accept(&mut self.listener).await;
-            // A client that does not trust the certificate ends the handshake here.
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, peer);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
     }
 }
 

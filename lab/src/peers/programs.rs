@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use lab_ocm_stand_in::Help;
 
 use super::{Credentials, Make, Mapping, Names};
 use crate::{
@@ -14,6 +15,8 @@ use crate::{
 
 /// The environment variable with the path of the Go program.
 pub const GO: &str = "ARGOCD_AGENT_BIN";
+/// The argument of a principal without redis.
+const NO_REDIS_PROXY: &str = "--disable-redis-proxy";
 /// The port of the principal's health.
 pub const PRINCIPAL_HEALTH: u16 = 8003;
 /// The port of the agent's health.
@@ -128,7 +131,14 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         Mapping::Destination => vec![names.hub.clone(), further_namespace(&names.agent)],
     };
     namespaces.extend(admitted.iter().cloned());
-    let program = Program::new("principal", binary(make, "addon-manager")?, directory)
+    let binary = binary(make, "addon-manager")?;
+    // By default there is no redis here, and no client that would use it.
+    let without_redis = match (way.redis, make) {
+        (Some(_), _) => None,
+        (None, Make::Ours) => Some(NO_REDIS_PROXY),
+        (None, Make::Go) => without_redis(&Help::ask(&binary, &["principal"])?),
+    };
+    let program = Program::new("principal", binary, directory)
         .arg("principal")
         .flag("kubeconfig", hub_kubeconfig)
         .flag("kubecontext", hub.name())
@@ -142,14 +152,18 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .principal
         .iter()
         .fold(program, |program, (name, value)| program.flag(name, value));
-    // By default there is no redis here, and no client that would use it.
-    let program = match way.redis {
-        Some([redis, _]) => program.flag("redis-server-address", redis),
-        None => program
-            .arg("--disable-redis-proxy")
-            .flag("redis-server-address", "127.0.0.1:6379"),
-    };
-    Ok(program.flag("log-level", log_level))
+    let program = without_redis.into_iter().fold(program, Program::arg);
+    let [redis, _] = way.redis.unwrap_or(["127.0.0.1:6379", ""]);
+    Ok(program
+        .flag("redis-server-address", redis)
+        .flag("log-level", log_level))
+}
+
+/// The argument that keeps a Go principal from serving a redis proxy, if it has it: since 0.8. Before, the proxy listens on
+/// port 6379, without a client.
+fn without_redis(help: &Help) -> Option<&'static str> {
+    help.has_flag("disable-redis-proxy")
+        .then_some(NO_REDIS_PROXY)
 }
 
 /// The agent of this make.
@@ -221,5 +235,19 @@ fn binary(make: Make, name: &str) -> Result<PathBuf> {
             let path = std::env::var_os(GO).with_context(|| format!("{GO} is not set"))?;
             Ok(path.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_principal_gets_the_redis_flag_only_if_it_has_it() {
+        let before =
+            "Flags:\n      --redis-server-address string   Redis server hostname and port\n";
+        assert_eq!(without_redis(&Help::of(before)), None);
+        let since = format!("{before}      --disable-redis-proxy   Disable the redis proxy\n");
+        assert_eq!(without_redis(&Help::of(&since)), Some(NO_REDIS_PROXY));
     }
 }
