@@ -1,5 +1,7 @@
 //! The main job from end to end, with a line for each step, for `make demo`.
 
+mod pages;
+
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::Table;
 use serde_json::{Value, json};
@@ -18,6 +20,7 @@ use crate::{
     },
     wait,
 };
+use pages::Pages;
 
 /// The demo on a lab that has everything and two spokes.
 #[derive(Debug)]
@@ -26,7 +29,13 @@ pub struct Demo<'a> {
     hub: Objects,
     spokes: Vec<Objects>,
     repository: Repository,
+    /// Its port for a browser inside the lab, and the port of the caller's loopback that leads there.
+    ports: (u16, u16),
+    pages: Option<Pages>,
 }
+
+/// How many steps a demo and the start of its lab have.
+pub const STEPS: u64 = 20;
 
 /// The line of one Application in the table at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +50,8 @@ struct Row {
 }
 
 impl<'a> Demo<'a> {
-    /// A demo that has not begun.
-    pub fn new(lab: &'a Lab) -> Result<Self> {
+    /// A demo that has not begun. A port of the lab's loopback is free for a browser, and a port of the caller's leads there.
+    pub fn new(lab: &'a Lab, ports: (u16, u16)) -> Result<Self> {
         ensure!(lab.spokes().len() == 2, "the demo wants two spokes");
         let repository = lab.git().repository("demo")?;
         commit(&repository, "hello", "v1")?;
@@ -56,11 +65,13 @@ impl<'a> Demo<'a> {
                 .map(|spoke| Objects::new(spoke.client()))
                 .collect(),
             repository,
+            ports,
+            pages: None,
         })
     }
 
     /// Runs the main job; an error is a step that failed.
-    pub async fn run(&self, progress: &mut Progress) -> Result<()> {
+    pub async fn run(&mut self, progress: &mut Progress) -> Result<()> {
         product::until_ready(&self.hub).await?;
         progress.step("the addon-manager serves on the hub");
         self.enrol(progress).await?;
@@ -69,6 +80,10 @@ impl<'a> Demo<'a> {
         self.change(first, progress).await?;
         self.delete(progress).await?;
         self.leave_and_return(&second, progress).await?;
+        let pages = Pages::open(self.lab, self.ports).await?;
+        progress.step("the pages of the add-on are on in Argo CD's server on the hub");
+        progress.ends();
+        self.pages = Some(pages);
         self.show(&seconds).await
     }
 
@@ -260,7 +275,7 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// Prints how to explore the lab while it stays up.
+    /// Prints how to explore the lab while it stays up. The way of a browser to Argo CD ends with the demo.
     pub fn look_around(&self) {
         let kubectl = self.lab.tools().kubectl.display().to_string();
         print("");
@@ -287,6 +302,9 @@ impl<'a> Demo<'a> {
             "  {kubectl} -n {} get pods   # the agent, on a spoke",
             enrol::AGENT_NAMESPACE
         ));
+        if let Some(pages) = &self.pages {
+            pages.show();
+        }
     }
 }
 

@@ -36,6 +36,9 @@ use serde::{Deserialize, Serialize};
 /// How long the program inside may take to end in order. A dump of the world takes longest.
 pub const GRACE: Duration = Duration::from_secs(30);
 
+/// The port inside for the first listener outside; the next ones lead to the ports after it.
+pub(crate) const FIRST_PORT: u16 = 6443;
+
 /// The variable that marks the program inside, with its data about the outside.
 const INSIDE: &str = "LAB_INSIDE";
 

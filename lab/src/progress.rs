@@ -1,8 +1,21 @@
-//! Reports progress to a user at a terminal, with the time of each step.
+//! Reports progress to a user, with the time of each step: in lines, and at a terminal with a bar below them.
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::{IsTerminal as _, Write},
+    time::Duration,
+};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
+
+/// How often a bar moves although nothing happens.
+const TICK: Duration = Duration::from_millis(200);
+/// The interval of lines about a long step where there is no bar.
+const LINES: Duration = Duration::from_secs(20);
+/// The bar of a known number of steps.
+const STEPS: &str = "{spinner} {bar:30} {pos} of {len} steps, {elapsed}";
+/// The line of an unknown number.
+const COUNTED: &str = "{spinner} {msg}: {pos}, {elapsed}";
 
 /// Prints one line for each step, with the time since the beginning and since the previous step.
 #[derive(Clone, Debug)]
@@ -10,6 +23,7 @@ pub struct Progress {
     began: Instant,
     last: Instant,
     silent: bool,
+    bar: ProgressBar,
 }
 
 impl Default for Progress {
@@ -26,6 +40,15 @@ impl Progress {
             began,
             last: began,
             silent: false,
+            bar: ProgressBar::hidden(),
+        }
+    }
+
+    /// The same with a bar of this many steps, if standard output is a terminal.
+    pub fn of(steps: u64) -> Self {
+        Self {
+            bar: bar(Some(steps), STEPS, on_a_terminal()),
+            ..Self::new()
         }
     }
 
@@ -45,11 +68,23 @@ impl Progress {
         if self.silent {
             return;
         }
-        print(format_args!(
+        let elapsed = self.elapsed();
+        self.line(format_args!(
             "[{:6.1} s] {what} ({:.1} s)",
-            self.elapsed().as_secs_f32(),
+            elapsed.as_secs_f32(),
             took.as_secs_f32()
         ));
+        self.bar.inc(1);
+    }
+
+    /// Prints a line above the bar.
+    pub fn line(&self, line: impl std::fmt::Display) {
+        self.bar.suspend(|| print(line));
+    }
+
+    /// Takes the bar away: nothing is left to do.
+    pub fn ends(&self) {
+        self.bar.finish_and_clear();
     }
 
     /// The time since the beginning.
@@ -58,8 +93,148 @@ impl Progress {
     }
 }
 
+/// Counts the parts of a long step whose number is unknown: at a terminal in a line that is gone in the end, elsewhere with a new
+/// line now and then.
+#[derive(Debug)]
+pub struct Counter {
+    what: String,
+    began: Instant,
+    last: Instant,
+    bar: ProgressBar,
+}
+
+impl Counter {
+    /// Counts what the text names.
+    pub fn new(what: String) -> Self {
+        let began = Instant::now();
+        let bar = bar(None, COUNTED, on_a_terminal()).with_message(what.clone());
+        Self {
+            what,
+            began,
+            last: began,
+            bar,
+        }
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self) {
+        self.bar.inc(1);
+        if self.bar.is_hidden() && self.last.elapsed() > LINES {
+            self.last = Instant::now();
+            let (what, count) = (&self.what, self.bar.position());
+            print(format_args!(
+                "  {what}: {count}, {:.0?}",
+                self.began.elapsed()
+            ));
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Standard output, if it is a terminal.
+fn on_a_terminal() -> Option<ProgressDrawTarget> {
+    let is_terminal = std::io::stdout().is_terminal();
+    is_terminal.then(ProgressDrawTarget::stdout)
+}
+
+/// A bar that moves by itself; hidden without a target.
+fn bar(steps: Option<u64>, template: &str, target: Option<ProgressDrawTarget>) -> ProgressBar {
+    let Some(target) = target else {
+        return ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
+    };
+    let bar = drawn(steps, template, target);
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn drawn(steps: Option<u64>, template: &str, target: ProgressDrawTarget) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_malformed| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(steps, target).with_style(style)
+}
+
 /// Prints a line to standard output, at once. A closed terminal is no reason to stop.
 pub fn print(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     let _ignored = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    /// A terminal that keeps what was written.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl Screen {
+        fn add(&self, text: &str) {
+            self.0.lock().unwrap().push_str(text);
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.add(text);
+            Ok(())
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.add(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.add("<cleared>");
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_bar_counts_its_steps_and_goes_in_the_end() {
+        let screen = Screen::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let bar = drawn(Some(3), STEPS, target);
+        bar.inc(2);
+        bar.tick();
+        assert!(screen.0.lock().unwrap().contains("2 of 3 steps"));
+        bar.finish_and_clear();
+        assert!(screen.0.lock().unwrap().ends_with("<cleared>"));
+    }
+
+    #[test]
+    fn a_hidden_bar_counts_as_well() {
+        let bar = bar(None, COUNTED, None);
+        bar.inc(2);
+        assert!(bar.is_hidden());
+        assert_eq!(bar.position(), 2);
+    }
 }

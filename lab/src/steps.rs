@@ -8,6 +8,7 @@ pub mod clusteradm;
 pub mod deliver;
 pub mod enrol;
 pub mod objects;
+pub mod ui;
 pub mod workload;
 
 pub use at::{ADDON, At};

@@ -1,10 +1,11 @@
 //! The external programs that the lab runs: their paths, and how they are built or installed.
 //!
-//! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`, Helm from `HELM_BIN`), else from
+//! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN` or [`ARGOCD_UI`], Helm from `HELM_BIN`), else from
 //! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`; Kubernetes is of the version in
 //! `KUBERNETES_VERSION` if that is set. The lab itself only calls [`Tools::find`]: inside its namespaces there is no
 //! network to build from.
 
+pub mod browser;
 mod build;
 pub(crate) mod cargo;
 mod kubernetes;
@@ -107,6 +108,7 @@ impl Tools {
     pub fn ensure() -> Result<Self> {
         packages::ensure()?;
         build::ensure()?;
+        browser::ensure();
         Self::find()
     }
 }
@@ -189,8 +191,18 @@ fn helm() -> Option<PathBuf> {
     }
 }
 
+/// The variable with an Argo CD whose server has the UI: the one that the lab builds lacks it, since the Go module does.
+pub const ARGOCD_UI: &str = "ARGOCD_UI_BIN";
+
+/// The Argo CD that the caller names.
+fn named_argocd() -> Option<std::ffi::OsString> {
+    let variables = ["ARGOCD_BIN", ARGOCD_UI].into_iter();
+    let mut named = variables.filter_map(std::env::var_os);
+    named.find(|path| !path.is_empty())
+}
+
 fn argocd() -> Option<PathBuf> {
-    match std::env::var_os("ARGOCD_BIN").filter(|path| !path.is_empty()) {
+    match named_argocd() {
         Some(named) => executable(named.into()),
         None => executable(directory().join("argocd")),
     }

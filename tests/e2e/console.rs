@@ -20,7 +20,7 @@ use crate::stage::{SOON, Stage};
 
 mod events;
 pub(crate) mod hybrid;
-mod line;
+pub(crate) mod line;
 pub(crate) mod setup;
 mod shell;
 pub(crate) mod tenants;

@@ -168,7 +168,7 @@ fn time(value: &Value) -> Result<jiff::Timestamp> {
 }
 
 /// Kills the process of the hub program, whose Pod stays.
-fn kill_hub_program() -> Result<()> {
+pub(crate) fn kill_hub_program() -> Result<()> {
     let all = hub_programs()?;
     ensure!(all.len() == 1, "processes of the hub program: {all:?}");
     for process in all {

@@ -69,6 +69,7 @@ mod terminal;
 mod traces;
 mod transport;
 mod trees;
+mod ui;
 mod users;
 mod watching;
 mod zerotouch;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         interop::chapter(),
         interop::people(),
         transport::chapter(),
+        ui::chapter(),
         users(),
         life_of_the_chart(),
         second_day(),

@@ -4,6 +4,7 @@ import type {ComponentType} from 'react';
 export interface Application {
     metadata: {name: string; namespace?: string};
     spec?: {project?: string; destination?: {name?: string; server?: string}};
+    status?: {conditions?: {type?: unknown; message?: unknown}[]};
 }
 
 export interface ViewProps {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import * as decode from '../src/api/decode';
 import {refused} from '../src/api/failure';
+import {explained} from '../src/delivery/asked';
 import {askCluster, askFleet, askPath} from '../src/api/question';
 import {ask} from '../src/api/request';
 import {argocdNamespace} from '../src/settings';
@@ -147,4 +148,34 @@ test('a name that is no part of an address is not asked for', async () => {
     const server = serve(() => json({}));
     assert.equal((await ask(askCluster('..'), null, NEVER)).kind, 'failed');
     assert.equal(server.requests.length, 0);
+});
+
+test('a request that argocd-server refuses is explained by the Application', () => {
+    const refusal = refused({status: 401, body: 'Unauthorized extension request'}, 'application');
+    const at = (destination: object, conditions?: unknown) =>
+        explained(refusal, {
+            metadata: {name: 'shop'},
+            spec: {project: 'web', destination},
+            status: {conditions: conditions as []},
+        });
+    const unknown = at({name: 'nowhere'});
+    assert.match(unknown.cause, /^"nowhere" is no cluster.*project web does not permit.*policies/);
+    assert.match(unknown.next, /spec\.destination\.name.*AppProject argocd\/web.*`invoke`/);
+    assert.match(at({server: 'https://x'}).cause, /^"https:\/\/x"/);
+    const conditions = [
+        {type: 'SyncError', message: 'of Argo CD'},
+        {type: 'ArgoCDAgentNotDelivered', message: 'project "web" refuses'},
+        {type: 'ArgoCDAgentOther', message: 'and more'},
+        {type: 7, message: {}},
+        null,
+    ];
+    const known = at({name: 'paris'}, conditions);
+    assert.equal(known.cause, 'project "web" refuses; also: and more');
+    assert.match(known.next, /AppProject argocd\/web/);
+    for (const none of ['x', {}, [{type: 'ArgoCDAgentOther', message: 1}]]) {
+        assert.match(at({}, none).cause, /^"" is no cluster/);
+    }
+    assert.equal(at({}, [{type: 'ArgoCDAgentX', message: 'm'.repeat(9_999)}]).cause.length, 1_000);
+    const other = refused({status: 503, body: ''}, 'application');
+    assert.equal(explained(other, {metadata: {name: 'shop'}}), other);
 });

@@ -8,8 +8,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use anyhow::{Context, Result};
 use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinSet};
 
-/// The port for the first listener; the next ones lead to the ports after it.
-const FIRST_PORT: u16 = 6443;
+use super::FIRST_PORT;
 
 /// Starts relaying. Dropping the returned set ends it.
 pub(super) fn start(listeners: Vec<TcpListener>) -> Result<JoinSet<()>> {

@@ -7,20 +7,18 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use tokio::time::Instant;
 
-use super::{directory, elsewhere, executable, kubernetes, locked, output, workspace};
-use crate::progress::print;
+use super::{
+    directory, elsewhere, executable, kubernetes, locked, named_argocd, output, workspace,
+};
+use crate::progress::{Counter, print};
 
 /// The linker variables with the version that `kubectl version` and `/version` report.
 const KUBERNETES_VERSION: &str = "k8s.io/component-base/version";
-
-/// The interval of messages about the progress of a build.
-const PROGRESS: Duration = Duration::from_secs(20);
 
 /// One Go module of `lab/tools`.
 struct Module {
@@ -269,22 +267,13 @@ impl Module {
             .spawn()
             .context("start go; Go 1.26 or newer is needed")?;
         let mut stated = Vec::new();
-        let (began, mut last) = (Instant::now(), Instant::now());
+        let mut counter = Counter::new(format!("{program}: packages compiled"));
         let stderr = child.stderr.take().context("read the output of go")?;
-        for (count, line) in BufReader::new(stderr)
-            .lines()
-            .map_while(Result::ok)
-            .enumerate()
-        {
-            if last.elapsed() > PROGRESS {
-                last = Instant::now();
-                print(format_args!(
-                    "  {program}: {count} packages compiled, {:.0?}",
-                    began.elapsed()
-                ));
-            }
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            counter.add();
             stated.push(line);
         }
+        drop(counter);
         let status = child.wait().context("wait for go")?;
         if !status.success() {
             let tail = stated.split_off(stated.len().saturating_sub(30)).join("\n");
@@ -371,7 +360,7 @@ impl Module {
 /// Whether the machine provides the program. A kubectl of the machine does not count: see `Tools::find`.
 fn has_elsewhere(program: &str) -> bool {
     match program {
-        "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
+        "argocd" => named_argocd().is_some(),
         "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
         // Argo CD must use the version that it was made for, not one of this machine; and the others are ours.
         "kustomize" | "lint-dashboards" | "prometheus-targets" => false,

@@ -35,12 +35,17 @@ const NEEDED: [(&str, &str); 9] = [
 /// Debian's packages run this script before they start a service: exit code 101 denies it.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs the missing packages, as root on Debian and its derivatives; elsewhere returns an error with their names.
+/// Installs the missing packages that every lab needs.
 pub(super) fn ensure() -> Result<()> {
     let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
+    install(&missing)
+}
+
+/// Installs packages, as root on Debian and its derivatives; elsewhere returns an error with their names.
+pub(super) fn install(missing: &[&'static str]) -> Result<()> {
     let list = missing.join(" ");
     if !Uid::effective().is_root() || on_path("apt-get").is_none() {
         bail!("the lab needs these packages (names as in Debian): {list}; please install them");
@@ -48,9 +53,9 @@ pub(super) fn ensure() -> Result<()> {
     print(format_args!("installing {list}"));
     let _quiet = NoServices::begin()?;
     // Package lists may be absent on a fresh machine, and stale on an old one.
-    if !apt_get(&["install", "-y", "--no-install-recommends"], &missing)? {
+    if !apt_get(&["install", "-y", "--no-install-recommends"], missing)? {
         apt_get(&["update"], &[])?;
-        if !apt_get(&["install", "-y", "--no-install-recommends"], &missing)? {
+        if !apt_get(&["install", "-y", "--no-install-recommends"], missing)? {
             bail!("apt-get cannot install {list}; please install them by hand");
         }
     }

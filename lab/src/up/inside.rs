@@ -12,7 +12,7 @@ use super::{Listed, Phase, Request, State};
 use crate::{
     Lab,
     cluster::KUBECONFIG,
-    demo::Demo,
+    demo::{Demo, STEPS},
     namespaces::{self, Inside},
     progress::{Progress, print},
     world,
@@ -24,13 +24,17 @@ pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
     let runtime = Runtime::new().context("start a runtime")?;
     runtime.block_on(async {
         let mut reply = signal(SignalKind::terminate()).context("listen for signals")?;
-        let mut progress = Progress::new();
+        let mut progress = if request.demo {
+            Progress::of(STEPS)
+        } else {
+            Progress::new()
+        };
         tokio::select! {
             biased;
             // Its programs end with the namespaces.
             _ = reply.recv() => Ok(ExitCode::from(130)),
             lab = start(request, inside, &mut progress) => match lab {
-                Ok(lab) if request.demo => demo(lab, &mut reply, progress).await,
+                Ok(lab) if request.demo => demo(lab, ports(inside)?, &mut reply, progress).await,
                 Ok(lab) => {
                     reply.recv().await;
                     lab.stop().await;
@@ -54,11 +58,19 @@ async fn start(request: &Request, inside: &Inside, progress: &mut Progress) -> R
     )
     .await?;
     write(request, inside, Phase::Ready)?;
-    print(format_args!(
+    progress.line(format_args!(
         "ready after {:.1} s",
         progress.elapsed().as_secs_f32()
     ));
     Ok(lab)
+}
+
+/// The last port that leads inside: where it arrives, and its number outside.
+fn ports(inside: &Inside) -> Result<(u16, u16)> {
+    let before = inside.ports.len().saturating_sub(1);
+    let arrives = namespaces::FIRST_PORT.checked_add(u16::try_from(before)?);
+    let ports = arrives.zip(inside.ports.last().copied());
+    ports.context("a port for a browser")
 }
 
 fn write(request: &Request, inside: &Inside, phase: Phase) -> Result<()> {
@@ -81,19 +93,22 @@ fn write(request: &Request, inside: &Inside, phase: Phase) -> Result<()> {
 /// Shows the main job. At a terminal the lab then stays until it is interrupted.
 async fn demo(
     lab: Lab,
+    ports: (u16, u16),
     reply: &mut tokio::signal::unix::Signal,
     mut progress: Progress,
 ) -> Result<ExitCode> {
+    let mut demo = Demo::new(&lab, ports)?;
     let shown = tokio::select! {
         biased;
         _ = reply.recv() => None,
-        shown = async { Demo::new(&lab)?.run(&mut progress).await } => Some(shown),
+        shown = demo.run(&mut progress) => Some(shown),
     };
+    progress.ends();
     let code = match shown {
         None => ExitCode::from(130),
         Some(Ok(())) => {
             if std::io::stdout().is_terminal() && std::env::var_os("DEMO_EXIT").is_none() {
-                Demo::new(&lab)?.look_around();
+                demo.look_around();
                 reply.recv().await;
             }
             ExitCode::SUCCESS
@@ -107,6 +122,7 @@ async fn demo(
             ExitCode::FAILURE
         }
     };
+    drop(demo);
     lab.stop().await;
     Ok(code)
 }

@@ -85,8 +85,9 @@ fn attached(request: &Request) -> Result<ExitCode> {
         .write(dir)?;
         list::add(dir)?;
     }
+    // A browser of the demo has a port of its own, after those of the clusters.
     let options = EnterOptions {
-        ports: request.options.spokes + 1,
+        ports: request.options.spokes + 1 + u8::from(request.demo),
         follow_parent: request.demo,
     };
     match namespaces::enter(options)? {

@@ -20,16 +20,16 @@ use crate::{
 };
 
 /// `argocd`, logged in at the hub's Argo CD.
-pub(super) struct Console {
+pub(crate) struct Console {
     program: PathBuf,
-    pub(super) server: String,
+    pub(crate) server: String,
     // The command line keeps its session in it.
-    pub(super) home: TempDir,
+    pub(crate) home: TempDir,
 }
 
 impl Console {
     /// Installs a server on the hub, configured as in docs/live.md, and logs in.
-    pub(super) async fn open(stage: &Stage) -> Result<Self> {
+    pub(crate) async fn open(stage: &Stage) -> Result<Self> {
         sets::prepare(stage, "console").await?;
         product::upgrade(
             &stage.lab.helm(),
@@ -50,7 +50,7 @@ impl Console {
     }
 
     /// Logs in at the server that the hub has.
-    pub(super) async fn on(stage: &Stage) -> Result<Self> {
+    pub(crate) async fn on(stage: &Stage) -> Result<Self> {
         let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
         let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
         let console = Self {
@@ -64,7 +64,7 @@ impl Console {
     }
 
     /// The same server for a local account, which `argocd-cm` has: the admin sets its password, and it logs in.
-    pub(super) async fn for_account(&self, stage: &Stage, account: &str) -> Result<Self> {
+    pub(crate) async fn for_account(&self, stage: &Stage, account: &str) -> Result<Self> {
         const PASSWORD: &str = "of-a-local-account";
         let admin = initial_password(stage).await?;
         let set = ["account", "update-password", "--account", account];
@@ -101,22 +101,22 @@ impl Console {
     }
 
     /// A call that keeps printing.
-    pub(super) fn follows(&self, arguments: &[&str]) -> Result<Following> {
+    pub(crate) fn follows(&self, arguments: &[&str]) -> Result<Following> {
         Following::begin(self.command(arguments))
     }
 
     /// A call, to its end.
-    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Output> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Output> {
         call(self.command(arguments), SOON).await
     }
 
     /// Its output, when it succeeds.
-    pub(super) async fn prints(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn prints(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.printed()
     }
 
     /// Waits until it prints something like this.
-    pub(super) async fn until_it_prints(
+    pub(crate) async fn until_it_prints(
         &self,
         arguments: &[&str],
         fits: impl Fn(&str) -> bool,
@@ -128,7 +128,7 @@ impl Console {
     }
 
     /// Syncs an Application, and waits until it is well.
-    pub(super) async fn syncs(&self, app: &str) -> Result<()> {
+    pub(crate) async fn syncs(&self, app: &str) -> Result<()> {
         let sync = ["app", "sync", app, "--timeout", "60"];
         self.prints(&sync).await?;
         let wait = ["app", "wait", app, "--health", "--sync", "--timeout", "60"];
@@ -136,7 +136,7 @@ impl Console {
     }
 
     /// Argo CD's connection state of a cluster, with its counts of Applications and resources.
-    pub(super) async fn cluster(&self, name: &str) -> Result<Value> {
+    pub(crate) async fn cluster(&self, name: &str) -> Result<Value> {
         let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
         let all: Value = serde_json::from_str(&all)?;
         let mut all_of_them = all.as_array().into_iter().flatten();
@@ -144,7 +144,7 @@ impl Console {
         Ok(cluster.with_context(|| format!("no {name} in {all}"))?["info"].clone())
     }
 
-    pub(super) async fn until_cluster(
+    pub(crate) async fn until_cluster(
         &self,
         name: &str,
         what: &str,

@@ -144,7 +144,7 @@ impl Console {
     }
 
     /// The session token of the logged-in user, from the configuration of the command line.
-    fn token(&self) -> Result<String> {
+    pub(crate) fn token(&self) -> Result<String> {
         let config = std::fs::read_to_string(self.home.path().join("config"))?;
         let config: Value = serde_saphyr::from_str(&config)?;
         let token = config["users"][0]["auth-token"].as_str();

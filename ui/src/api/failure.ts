@@ -8,6 +8,8 @@ export interface Failure {
     next: string;
     /** Whether only a person can change it, so that asking often is useless. */
     lasting: boolean;
+    /** Whether argocd-server refused the request before the hub program got it. */
+    forbidden?: boolean;
 }
 
 /** A refused answer, as far as it was read. */
@@ -39,7 +41,7 @@ function ofHubProgram(body: string): {error: string; next: string} | null {
 }
 
 function forbidden(subject: Subject): Failure {
-    return subject === 'fleet'
+    const refusal = subject === 'fleet'
         ? failure(
               "Argo CD's policies do not let you see the fleet",
               'ask an administrator for `get` on the Application argocd-agent-fleet, and for `invoke` on the extension ' +
@@ -51,6 +53,7 @@ function forbidden(subject: Subject): Failure {
               'ask an administrator for `get` on this Application, and for `invoke` on the extension argocd-agent',
               true,
           );
+    return {...refusal, forbidden: true};
 }
 
 function signedOut(): Failure {

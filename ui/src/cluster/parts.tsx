@@ -8,10 +8,15 @@ import {age, left, oneLine} from '../text/format';
 
 /** Conditions that are bad when they are true. */
 const BAD_IF_TRUE = new Set(['Degraded']);
+/** OCM's condition of a roll-out: true while one goes on, false when it is complete. */
+const PROGRESSING = 'Progressing';
 
 function moodOf({type, status}: Condition): Mood {
     if (status === 'Unknown') {
         return 'unclear';
+    }
+    if (type === PROGRESSING) {
+        return status === 'True' ? 'waiting' : 'good';
     }
     return (status === 'True') === BAD_IF_TRUE.has(type) ? 'bad' : 'good';
 }

@@ -1,14 +1,14 @@
 import {React} from '../react';
 import type {Application} from '../argocd';
-import {askPath} from '../api/question';
 import type {Path, Writer} from '../api/types';
 import {clockOffset} from '../poll/machine';
-import {useNow, usePoll} from '../poll/use';
+import {useNow} from '../poll/use';
 import {Next} from '../parts/copy';
 import {Answered, Card} from '../parts/frame';
 import {Word} from '../parts/mark';
 import {Age, Long} from '../parts/text';
 import {oneLine} from '../text/format';
+import {useWay} from './asked';
 import {Hops, STATE_WORDS} from './hops';
 import {Timeline} from './timeline';
 
@@ -75,7 +75,7 @@ function Verdict({path}: {path: Path}) {
 
 /** The tab "Delivery": the way of one Application. */
 export function DeliveryPage({application}: {application: Application}) {
-    const asked = usePoll(askPath(application));
+    const asked = useWay(application);
     const now = useNow();
     return (
         <div className='acda acda-page'>

@@ -1,8 +1,8 @@
 import {React} from '../react';
 import type {ViewProps} from '../argocd';
-import {askPath} from '../api/question';
+import {useWay} from '../delivery/asked';
 import {clockOffset} from '../poll/machine';
-import {useNow, usePoll} from '../poll/use';
+import {useNow} from '../poll/use';
 import {Word} from '../parts/mark';
 import {cut} from '../text/format';
 import {summary} from './summary';
@@ -17,7 +17,7 @@ function short(text: string): string {
 
 /** The item "Agent" of Argo CD's status panel. Nothing for Applications that stay on the hub. */
 export function PanelItem({application, openFlyout}: ViewProps) {
-    const {poll} = usePoll(askPath(application));
+    const {poll} = useWay(application);
     const now = useNow();
     const {data, failure} = poll;
     if (data === null && failure === null) {
