@@ -119,9 +119,9 @@ struct Vital {
 /// The dependencies of all parts of the hub program.
 pub(super) struct HubContext {
     pub(super) config: Manager,
-    /// For what every replica does.
+    /// For the work of every replica.
     pub(super) client: Client,
-    /// For what only the leader does: its writes are refused when the lease has ended.
+    /// For the work of the leader: its writes are refused when the lease has ended.
     pub(super) writer: Client,
     pub(super) fence: Fence,
     pub(super) spawner: Spawner,

@@ -19,7 +19,7 @@ pub struct Process {
     /// The client of the hub's API.
     #[debug(skip)]
     pub client: Client,
-    /// The same behind the fence, for what only the leader does.
+    /// The same behind the fence, for the work of the leader.
     #[debug(skip)]
     pub writer: Client,
     /// Starts the tasks.
