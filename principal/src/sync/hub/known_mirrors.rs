@@ -208,9 +208,11 @@ impl KnownMirrors {
         self.unreported.insert(key.clone(), uid.to_owned());
     }
 
-    /// The watch has reported this name.
-    pub(super) fn reported(&mut self, key: &ObjectKey) {
-        self.unreported.remove(key);
+    /// The watch has reported the object with this UID. An event of its predecessor is no report of it.
+    pub(super) fn reported(&mut self, key: &ObjectKey, uid: &str) {
+        if self.unreported.get(key).is_some_and(|it| it == uid) {
+            self.unreported.remove(key);
+        }
     }
 
     /// The created mirrors that a complete list of this kind does not have. One that was created during the list

@@ -262,9 +262,10 @@ impl Objects {
                 state.missing.insert(key, uid);
             }
             Report::Synced(kind) => {
-                let mut missing = state.mirrors.take_unreported(kind);
-                missing.extend(state.missing.extract_if(.., |key, _| key.kind == kind));
-                for (key, uid) in missing {
+                let unreported = state.mirrors.take_unreported(kind);
+                let missing = state.missing.extract_if(.., |key, _| key.kind == kind);
+                // A name may have lost both: the object that the watch knew, and a mirror that replaced it.
+                for (key, uid) in missing.chain(unreported).collect::<Vec<_>>() {
                     let report = Report::Deleted {
                         kind,
                         key: Key::from(&key),
@@ -300,13 +301,14 @@ impl Objects {
     fn take(&self, state: &mut State, key: &ObjectKey, report: Report) {
         let cause = Cause::of(&report, &state.index);
         state.missing.remove(key);
-        state.mirrors.reported(key);
         let effects = match report {
             Report::Applied(kind, object) => {
+                state.mirrors.reported(key, object.meta().uid());
                 let new = state.has_listed(Watched::Application);
                 state.index.set(kind, Arc::new(object), new)
             }
             Report::Deleted { uid, is_seen, .. } => {
+                state.mirrors.reported(key, &uid);
                 state.mirrors.went(key, &uid);
                 remove(state, key, &uid, is_seen)
             }

@@ -116,6 +116,42 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
     assert!(hub.objects.lock().index.application(&place()).is_some());
 }
 
+/// The cluster replaces its object, and a user deletes the new mirror before the watch has reported it.
+async fn successor_lost(is_seen: bool) {
+    let (memory, hub, from) = setup();
+    assert_eq!(hub.reports.apply(&from, &emits("one")).await, Verdict::Done);
+    let first = memory.application("own", "app").unwrap();
+    hub.report(applied(Watched::Application, first.clone()));
+    memory.delete(Watched::Application, "own", "app");
+    let uid = Meta::of(&first).uid();
+    let key = ObjectKey::new(Kind::Application, "own", "app");
+    hub.objects.lock().index.remove(&key, uid);
+    assert_eq!(hub.reports.apply(&from, &emits("two")).await, Verdict::Done);
+    memory.delete(Watched::Application, "own", "app");
+    hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: place(),
+        uid: uid.to_owned(),
+        is_seen,
+    });
+    assert!(hub.objects.lock().index.application(&place()).is_some());
+    hub.report(Report::Synced(Watched::Application));
+    assert!(hub.objects.lock().index.application(&place()).is_none());
+    let mirrors_to_reconcile = hub.objects.mirrors.next().await;
+    assert!(hub.mirrors.settle(&mirrors_to_reconcile).await.unwrap());
+    assert!(memory.application("own", "app").is_some());
+}
+
+#[tokio::test]
+async fn lost_successor_of_a_mirror_is_noticed_by_the_list_that_misses_both() {
+    successor_lost(false).await;
+}
+
+#[tokio::test]
+async fn lost_successor_of_a_mirror_is_noticed_after_an_event_of_its_predecessor() {
+    successor_lost(true).await;
+}
+
 #[tokio::test]
 async fn owner_of_a_name_takes_over_a_mirror_that_was_never_created() {
     let (memory, hub, _own) = setup();
