@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`server`] | connections, and bounds on them |
 //! | [`guard`] | which request may see which facts |
-//! | [`answers`] | computes and remembers the answers |
+//! | [`answers`], [`pages`] | computes and remembers the answers |
 //! | [`fleet`], [`cluster`], [`path`] | the three answers |
 //! | [`facts`], [`hub`], [`managed`] | where their facts come from |
 //! | [`standings`], [`history`] | the records of Applications, and the last hour |
@@ -31,6 +31,7 @@ pub mod guard;
 pub mod history;
 pub mod hub;
 pub mod managed;
+pub mod pages;
 pub mod path;
 pub mod secret;
 pub mod server;

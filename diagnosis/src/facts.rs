@@ -5,7 +5,7 @@ use argocd::{
     keys::addon::{ADDON, MODE, REKEY, REVOKED},
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::condition::{self, addon::AVAILABLE};
 use serde_json::Value;
 
@@ -31,23 +31,6 @@ pub struct Addon {
 }
 
 impl Addon {
-    /// The same as [`read`](Self::read) finds in the object with these parts.
-    pub fn from_parts(meta: &ObjectMeta, conditions: Vec<Condition>) -> Self {
-        let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
-        let mut owners = meta.owner_references.iter().flatten();
-        let is_offer =
-            |it: &OwnerReference| it.kind == "ClusterManagementAddOn" && it.name == ADDON;
-        Self {
-            cluster: meta.namespace.clone().unwrap_or_default(),
-            mode: annotation(MODE),
-            adopted: owners.any(is_offer),
-            deleting: meta.deletion_timestamp.as_ref().map(|at| at.0),
-            revoked: annotation(REVOKED),
-            rekey: annotation(REKEY).filter(|name| !name.is_empty()),
-            conditions,
-        }
-    }
-
     /// Reads one.
     pub fn read(object: &Value) -> Self {
         let meta = argocd::Meta::of(object);

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use standing::{HealthStatus, Standing, SyncStatus, belongs_to, has_trouble};
 pub use tally::{Tally, tallies};
-pub use troubles::{Trouble, Troubles, trouble};
+pub use troubles::{Trouble, Troubles, trouble, trouble_since};
 
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},

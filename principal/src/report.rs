@@ -64,8 +64,6 @@ pub struct Traffic {
     pub sessions: u64,
     /// Reports about objects that were applied to the hub, or changed nothing there.
     pub reports: u64,
-    /// When the session that is open now began.
-    pub connected_since: Option<Timestamp>,
 }
 
 /// A session ended, because it used the most memory.

@@ -3,7 +3,7 @@
 //! Nothing is computed while no page asks, except the end of each minute for the history. The records of Applications
 //! follow the principal's changes, so an answer costs no decoder for the Applications that did not change.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::{self, Arc};
 
 use argocd::{Meta, routing::RoutingSettings};
 use http::StatusCode;
@@ -25,19 +25,17 @@ use super::{
     history::{History, Observed},
     hub::Hub,
     managed::ManagedFields,
+    pages::{FORGET, Pages},
     path::{self, PathFacts},
     snapshot::{self, Snapshot},
     standings::Standings,
 };
+use crate::lock::lock;
 
 /// So many changes are decoded before other tasks have a turn.
 const PAGE: usize = 50;
 /// So many Applications of one name are compared.
 const NAMESAKES: usize = 50;
-/// So many answers are remembered besides that about the fleet.
-const REMEMBERED: usize = 256;
-/// Answers that no page asked for again are forgotten after this time.
-const FORGET: Duration = Duration::from_mins(1);
 
 /// What the answers are computed from.
 #[derive(Debug)]
@@ -116,45 +114,23 @@ impl Missing {
     }
 }
 
-/// What is remembered between requests.
+/// What is remembered about all clusters.
 #[derive(Debug)]
 struct Remembered {
     cursor: Cursor,
     standings: Standings,
     history: History,
     fleet: Option<Arc<Snapshot>>,
-    /// By the path of the request.
-    pages: BTreeMap<String, Arc<Snapshot>>,
-}
-
-impl Remembered {
-    fn page(&self, key: &str) -> Option<Arc<Snapshot>> {
-        let page = self.pages.get(key).filter(|page| page.is_fresh());
-        page.cloned()
-    }
-
-    fn keep(&mut self, key: String, page: &Arc<Snapshot>) {
-        if self.pages.len() >= REMEMBERED {
-            self.pages.retain(|_, page| page.is_fresh());
-        }
-        if self.pages.len() < REMEMBERED {
-            self.pages.insert(key, Arc::clone(page));
-        }
-    }
-
-    fn forget(&mut self) {
-        let is_old = |page: &Arc<Snapshot>| page.age() >= FORGET;
-        self.pages.retain(|_, page| !is_old(page));
-        self.fleet.take_if(|page| is_old(page));
-    }
 }
 
 /// Answers requests.
 #[derive(Debug)]
 pub struct Answers<H> {
     sources: Sources<H>,
-    /// Held while an answer is computed, so that requests at the same time share it.
+    /// Held while an answer about clusters is computed, so that requests at the same time share it.
     remembered: Mutex<Remembered>,
+    /// Locked for a lookup, never over an await: an answer about an Application waits for none about clusters.
+    pages: sync::Mutex<Pages>,
 }
 
 impl<H: Hub> Answers<H> {
@@ -165,11 +141,11 @@ impl<H: Hub> Answers<H> {
             standings: Standings::new(sources.routing.clone()),
             history: History::default(),
             fleet: None,
-            pages: BTreeMap::new(),
         });
         Self {
             sources,
             remembered,
+            pages: sync::Mutex::default(),
         }
     }
 
@@ -193,8 +169,9 @@ impl<H: Hub> Answers<H> {
 
     /// Ends a minute: notes the state of each cluster in the history, and forgets old answers.
     pub async fn end_minute(&self) {
+        lock(&self.pages).forget();
         let mut remembered = self.remembered.lock().await;
-        remembered.forget();
+        remembered.fleet.take_if(|page| page.age() >= FORGET);
         if self.catch_up(&mut remembered).await.is_err() {
             return remembered.history.clear();
         }
@@ -243,7 +220,7 @@ impl<H: Hub> Answers<H> {
     async fn cluster(&self, name: &ClusterName) -> Result<Arc<Snapshot>, Missing> {
         let mut remembered = self.remembered.lock().await;
         let key = format!("clusters/{name}");
-        if let Some(page) = remembered.page(&key) {
+        if let Some(page) = self.page(&key) {
             return Ok(page);
         }
         self.catch_up(&mut remembered).await?;
@@ -256,11 +233,10 @@ impl<H: Hub> Answers<H> {
         let mut needing = standings.troubled(name.as_str(), now);
         let shown = needing.by_ref().filter_map(|(namespace, name, it)| {
             let object = self.sources.hub.application(namespace, name)?;
-            cluster::shown_trouble(object, it, now)
+            cluster::shown_trouble(&object, it, now)
         });
         let troubles = shown.take(TROUBLES).collect();
         let troubles_cut = needing.next().is_some();
-        drop(needing);
         let content = ClusterAnswer {
             cluster: row,
             conditions: addon.as_ref().map(cluster::conditions).unwrap_or_default(),
@@ -270,15 +246,13 @@ impl<H: Hub> Answers<H> {
             history: remembered.history.of(name.as_str()),
         };
         let page = Arc::new(Snapshot::new(&content, now).map_err(Missing::Broken)?);
-        remembered.keep(key, &page);
+        lock(&self.pages).keep(key, &page);
         Ok(page)
     }
 
-    /// The lock is not held while the API is asked who wrote the Application.
     async fn path(&self, namespace: &str, name: &str) -> Result<Arc<Snapshot>, Missing> {
         let key = format!("applications/{namespace}/{name}");
-        let page = self.remembered.lock().await.page(&key);
-        if let Some(page) = page {
+        if let Some(page) = self.page(&key) {
             return Ok(page);
         }
         self.ready()?;
@@ -312,8 +286,12 @@ impl<H: Hub> Answers<H> {
         };
         let content = path::path(facts, hub.deliveries(namespace, name));
         let page = Arc::new(Snapshot::new(&content, self.now()).map_err(Missing::Broken)?);
-        self.remembered.lock().await.keep(key, &page);
+        lock(&self.pages).keep(key, &page);
         Ok(page)
+    }
+
+    fn page(&self, key: &str) -> Option<Arc<Snapshot>> {
+        lock(&self.pages).fresh(key)
     }
 
     /// Whether this replica serves and knows all clusters.

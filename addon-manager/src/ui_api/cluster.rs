@@ -2,12 +2,12 @@
 
 use diagnosis::{
     facts::Addon,
-    status::{Standing, Trouble, trouble},
+    status::{Standing, Trouble, trouble_since},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{cut, fleet::ClusterRow, history::Minute};
 
@@ -88,9 +88,11 @@ pub fn conditions(addon: &Addon) -> Vec<ShownCondition> {
 }
 
 /// The trouble of an Application with this standing.
-pub fn shown_trouble(mut object: Value, standing: &Standing, now: Timestamp) -> Option<Trouble> {
-    with_last_write(&mut object, standing.behind_since);
-    let found = trouble(&object, Some(standing.cluster.to_string()), now)?;
+///
+/// The principal keeps no managed fields, in which the API server notes when the spec was written.
+pub fn shown_trouble(object: &Value, standing: &Standing, now: Timestamp) -> Option<Trouble> {
+    let cluster = Some(standing.cluster.to_string());
+    let found = trouble_since(object, cluster, standing.behind_since, now)?;
     Some(Trouble {
         reason: cut::word(found.reason),
         cause: cut::message(found.cause),
@@ -98,15 +100,6 @@ pub fn shown_trouble(mut object: Value, standing: &Standing, now: Timestamp) -> 
         health: found.health.map(cut::word),
         ..found
     })
-}
-
-/// Adds when the spec was last written: the principal keeps no managed fields, in which the API server notes that.
-fn with_last_write(object: &mut Value, since: Option<Timestamp>) {
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-    if let (Some(metadata), Some(since)) = (metadata, since) {
-        let writer = json!([{ "time": since, "fieldsV1": { "f:spec": {} } }]);
-        metadata.insert("managedFields".to_owned(), writer);
-    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub struct Snapshot {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no JSON object.
+    /// It cannot be written as JSON.
     #[error("write the answer as JSON")]
     Json(#[source] serde_json::Error),
     /// It is no JSON object with fields.
@@ -35,8 +35,8 @@ pub enum Error {
 }
 
 impl Snapshot {
-    /// Writes `content`, an object with fields, behind the time of the answer. The tag is that of the content: it stays while only the
-    /// time differs.
+    /// Writes `content`, an object with fields, behind the time of the answer. The tag is that of the content: it stays while
+    /// only the time differs.
     ///
     /// # Errors
     /// The content is no JSON object.

@@ -31,7 +31,7 @@ struct Record {
     destination: [Arc<str>; 2],
     /// Whether it is a mirror of the cluster of its namespace.
     is_mirror: bool,
-    /// How it stands; the cluster is another one after a change of the fleet.
+    /// How it stands; the cluster is another one after a change of the fleet, and empty if it is counted for none.
     standing: Standing,
     /// Whether it is counted for a cluster.
     counted: bool,
@@ -138,17 +138,13 @@ impl Standings {
         let app = Application::of(object);
         let (namespace, name) = (app.namespace(), app.name());
         let before = self.remove(namespace, name);
-        let mut standing = Standing::of(object, &self.clusters, &self.routing);
-        let counted = standing.is_some();
+        let cluster = belongs_to(object, &self.clusters, &self.routing);
+        let counted = cluster.is_some();
+        let cluster = self.shared(cluster.as_deref().unwrap_or_default());
+        let mut standing = Standing::counted_for(cluster, object);
         let destination = app.destination();
         let destination = [destination.name, destination.server].map(|it| self.shared(it));
         let is_mirror = mirror::is_of(object, namespace);
-        if let Some(standing) = &mut standing {
-            standing.cluster = self.shared(&standing.cluster);
-        }
-        let Some(mut standing) = standing.or_else(|| self.elsewhere(object)) else {
-            return;
-        };
         if standing.behind {
             // The objects have no managed fields, so the time of the last write of the spec is not in them.
             let known = before.and_then(|it| it.standing.behind_since);
@@ -168,13 +164,6 @@ impl Standings {
         let namespace = self.shared(namespace);
         let records = self.records.entry(namespace).or_default();
         records.insert(name.into(), record);
-    }
-
-    /// How an Application stands that is counted for no cluster now: it may be after a change of the fleet.
-    fn elsewhere(&self, object: &Value) -> Option<Standing> {
-        let namespace = Application::of(object).namespace().to_owned();
-        let there = Clusters::new([(namespace, None)]);
-        Standing::of(object, &there, &self.routing)
     }
 
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Record> {

@@ -1,6 +1,7 @@
 mod openapi;
 
 use http::{HeaderMap, Method, StatusCode};
+use tokio::time::sleep;
 
 use super::*;
 use crate::ui_api::{
@@ -119,4 +120,19 @@ async fn served_over_a_socket_with_tag_and_compression() {
     // A new Secret counts at once.
     send.send_replace(Stored::Absent);
     assert_eq!(ask(headers).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_page_nothing_is_computed_between_minutes() {
+    let world = World::new();
+    let token = CancellationToken::new();
+    #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
+    let ticking = tokio::spawn(end_minutes(Arc::new(world.answers), token.clone()));
+    let asked = || world.hub.change(|state| state.asked);
+    sleep(Duration::from_secs(59)).await;
+    assert_eq!(asked(), 1);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(asked(), 2);
+    token.cancel();
+    ticking.await.unwrap();
 }

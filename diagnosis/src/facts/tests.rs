@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::{CONNECTED, addon_object, at, fleet, well};
+use crate::testing::{addon_object, at, fleet, well};
 
 #[test]
 fn facts_are_read_from_conditions() {
@@ -34,21 +34,6 @@ fn unmanaged_or_deleting_add_on_is_not_in_force() {
     let mut object = addon_object("c", "managed", &[]);
     object["metadata"]["ownerReferences"] = json!([{"kind": "Placement", "name": "x"}]);
     assert!(!Addon::read(&object).is_in_force());
-}
-
-#[test]
-fn typed_parts_give_the_same_facts_as_the_object() {
-    let mut object = addon_object("oslo", "autonomous", &[CONNECTED]);
-    object["metadata"]["deletionTimestamp"] = json!("2026-11-22T11:00:00Z");
-    object["metadata"]["ownerReferences"][0]["apiVersion"] = json!("v1");
-    object["metadata"]["ownerReferences"][0]["uid"] = json!("u");
-    object["metadata"]["annotations"][REVOKED] = json!("laptop stolen");
-    object["metadata"]["annotations"][REKEY] = json!("2026-11-19T11:50:00Z");
-    let meta: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
-    let addon = Addon::from_parts(&meta, conditions(&object));
-    assert_eq!(addon, Addon::read(&object));
-    assert!(addon.adopted && addon.deleting.is_some() && addon.rekey.is_some());
-    assert_eq!(addon.conditions.len(), 1);
 }
 
 #[test]

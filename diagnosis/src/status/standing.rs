@@ -45,16 +45,21 @@ impl Standing {
         settings: &RoutingSettings,
     ) -> Option<Self> {
         let cluster = belongs_to(application, clusters, settings)?;
+        Some(Self::counted_for(cluster.into(), application))
+    }
+
+    /// That of an Application of the hub, counted for this cluster.
+    pub fn counted_for(cluster: Arc<str>, application: &Value) -> Self {
         let troubled = has_trouble(application);
         let behind = !troubled && is_behind(application);
-        Some(Self {
-            cluster: cluster.into(),
+        Self {
+            cluster,
             sync: SyncStatus::of(text(application, "/status/sync/status")),
             health: HealthStatus::of(text(application, "/status/health/status")),
             troubled,
             behind,
             behind_since: behind.then(|| wanted_since(application)).flatten(),
-        })
+        }
     }
 
     /// Whether it is broken or not delivered, or behind for too long: then [`trouble`](super::trouble) has its cause.

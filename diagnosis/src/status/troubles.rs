@@ -46,9 +46,19 @@ pub struct Trouble {
 
 /// The problem of an Application of this cluster, if it has one that `status` reports.
 pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> Option<Trouble> {
+    trouble_since(application, cluster, wanted_since(application), now)
+}
+
+/// The same for an object without managed fields: `wanted` is when its spec was last written, if known.
+pub fn trouble_since(
+    application: &Value,
+    cluster: Option<String>,
+    wanted: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Trouble> {
     let (reason, since, cause) = of_ours(application)
         .or_else(|| cluster.as_ref().and_then(|_| sick(application)))
-        .or_else(|| cluster.as_ref().and_then(|_| late(application, now)))?;
+        .or_else(|| late(application, cluster.as_ref().and(wanted)?, now))?;
     let app = Application::of(application);
     let word = |pointer| {
         let word = text(application, pointer);
@@ -117,8 +127,7 @@ fn errors(application: &Value) -> impl Iterator<Item = String> {
     errors.map(|it| format!("{}: {}", it.kind, it.message))
 }
 
-fn late(application: &Value, now: Timestamp) -> Option<Cause> {
-    let since = wanted_since(application)?;
+fn late(application: &Value, since: Timestamp, now: Timestamp) -> Option<Cause> {
     if !is_behind(application) || !is_late(since, now) {
         return None;
     }

@@ -266,7 +266,7 @@ impl Registry {
 
     /// The sessions and reports of each cluster that had a session.
     pub(crate) fn traffic(&self) -> BTreeMap<String, Traffic> {
-        self.counters.traffic(&self.reports.now())
+        self.counters.traffic()
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::{Agent, replica, report},
-    world::{BOUND, World, application, bounded},
+    world::{World, application, bounded},
 };
 
 const APPLICATION: Target = Target::Object(Kind::Application);
@@ -162,12 +162,10 @@ async fn pages_follow_the_reports_of_agents() {
         .map(|(cluster, it)| (cluster.as_str(), (it.sessions, it.reports)))
         .collect();
     assert_eq!(counts, BTreeMap::from([("a", (1, 1))]));
-    assert!(traffic["a"].connected_since.is_some());
+    assert!(world.handle.sessions.borrow()["a"].connected);
     drop(agent);
-    let ended = async {
-        while inventory.traffic()["a"].connected_since.is_some() {
-            tokio::task::yield_now().await;
-        }
-    };
-    assert!(tokio::time::timeout(BOUND, ended).await.is_ok());
+    let mut sessions = world.handle.sessions.clone();
+    let ended = sessions.wait_for(|sessions| !sessions["a"].connected);
+    assert!(bounded("the end of the session", ended).await.is_ok());
+    assert_eq!(inventory.traffic(), traffic, "totals outlive a session");
 }

@@ -1,5 +1,6 @@
 use argocd::routing::{Clusters, RoutingSettings};
 use diagnosis::testing;
+use serde_json::json;
 
 use super::*;
 
@@ -34,7 +35,7 @@ fn an_application_is_late_since_its_change_and_not_since_its_creation() {
     ] {
         let since = testing::at(since);
         standing.behind_since = Some(since);
-        let found = shown_trouble(object.clone(), &standing, now);
+        let found = shown_trouble(&object, &standing, now);
         assert_eq!(
             found.as_ref().map(|it| it.since),
             late.then_some(Some(since))
@@ -49,7 +50,7 @@ fn messages_of_a_trouble_are_cut() {
     object["status"]["conditions"] = json!([{"type": "ArgoCDAgentError", "message": long}]);
     object["status"]["health"]["status"] = json!(long);
     object["status"]["sync"]["status"] = json!(long);
-    let found = shown_trouble(object.clone(), &standing(&object), testing::now()).unwrap();
+    let found = shown_trouble(&object, &standing(&object), testing::now()).unwrap();
     assert_eq!(found.reason, "ArgoCDAgentError");
     assert!(serde_json::to_string(&found).unwrap().len() < 6000);
 }

@@ -10,10 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    fleet::ClusterName,
-    report::{Sessions, Traffic},
-};
+use crate::{fleet::ClusterName, report::Traffic};
 
 /// The counters of all clusters. Bounded by the fleet.
 #[derive(Debug, Default)]
@@ -47,16 +44,13 @@ impl Counters {
         self.0.lock().retain(|cluster, _| keep(cluster.as_str()));
     }
 
-    /// The sessions and reports of each cluster that had a session; `reports` are of the sessions now.
-    pub(super) fn traffic(&self, reports: &Sessions) -> BTreeMap<String, Traffic> {
+    /// The sessions and reports of each cluster that had a session.
+    pub(super) fn traffic(&self) -> BTreeMap<String, Traffic> {
         let counters = self.0.lock();
         let traffic = counters.iter().map(|(cluster, counter)| {
-            let report = reports.get(cluster.as_str());
-            let connected = report.filter(|report| report.connected);
             let traffic = Traffic {
                 sessions: counter.sessions.load(Ordering::Relaxed),
                 reports: counter.reports.load(Ordering::Relaxed),
-                connected_since: connected.map(|report| report.since),
             };
             (cluster.to_string(), traffic)
         });

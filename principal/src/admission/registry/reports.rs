@@ -36,11 +36,6 @@ impl Reports {
         self.sender.subscribe()
     }
 
-    /// The reports of all clusters now.
-    pub(super) fn now(&self) -> Sessions {
-        Arc::clone(&self.sender.borrow())
-    }
-
     /// The report of a cluster, and the last counts of its agent; none before an agent connected.
     pub(crate) fn known(
         &self,
