@@ -10,7 +10,7 @@ use std::path::Path;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
     Client,
-    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, GetParams, ListParams, PatchParams, PostParams, Preconditions},
     core::Request,
 };
 use runtime::error::Chain;
@@ -25,6 +25,7 @@ pub use kind::{
     CONFIG_MAPS, CONFIGURATIONS, DEFINITIONS, DEPLOYMENTS, FENCES, KLUSTERLETS, Kind, LEASES,
     NAMESPACES, OFFERS, OTHERS_ACCESS_REVIEWS, PODS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
+pub use kube::api::Patch;
 pub use target::Target;
 
 /// How many objects come in one answer: a fleet of thousands is neither one answer nor thousands.
@@ -206,19 +207,8 @@ impl Hub {
         self.patch(kind, namespace, name, &Patch::Merge(body)).await
     }
 
-    /// Changes entries of lists in one of them, with a strategic merge patch; false if it is not there.
-    pub async fn merge_entries(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-        body: &Value,
-    ) -> Result<bool, Error> {
-        self.patch(kind, namespace, name, &Patch::Strategic(body))
-            .await
-    }
-
-    async fn patch(
+    /// Changes one of them with any patch; false if it is not there.
+    pub async fn patch(
         &self,
         kind: Kind,
         namespace: Option<&str>,

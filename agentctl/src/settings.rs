@@ -2,7 +2,7 @@
 
 use argocd::routing::RoutingSettings;
 use diagnosis::{
-    object::{container, entries, option, present},
+    object::{argument, container, entries, option, present},
     settings::Settings,
 };
 use serde_json::Value;
@@ -19,10 +19,18 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
 
 /// The flag of the hub program for the port of the redis proxy; it has no variable.
 pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
+/// The same for the data of the pages in Argo CD's UI.
+pub const UI_API_PORT: &str = "--ui-api-port";
 /// The same for TLS at the redis proxy.
 pub const REDIS_PROXY_TLS: &str = "--redis-proxy-tls";
 /// The same for the address of the hub's own redis.
 pub const REDIS_ADDRESS: &str = "--redis-address";
+
+/// Whether the hub program listens on the port of this flag, by its Deployment; 0 is none.
+pub(crate) fn has_port(manager: Option<&Value>, flag: &str) -> bool {
+    let port = manager.and_then(|it| argument(container(it)?, flag));
+    port.is_some_and(|port| port != "0")
+}
 
 /// Whether the hub program runs, by its Deployment; `place` is where that is. What cannot be read says nothing.
 fn silent(manager: &Result<Option<Value>, String>, place: &str) -> Option<String> {

@@ -15,7 +15,7 @@ mod ui;
 mod view;
 
 use argocd::{Meta, keys::addon::HUB_SETUP};
-use diagnosis::object::{full_name, list, put, text, time, value};
+use diagnosis::object::{full_name, list, put, text, value};
 use jiff::Timestamp;
 use live::redis_service::is_instance;
 use serde::Serialize;
@@ -28,6 +28,7 @@ pub use rights::ROLE;
 use crate::{
     check::{Finding, ServerRight, failed},
     hub::DEPLOYMENTS,
+    ui::started,
 };
 use holder::{Holder, Path, Wanted};
 use record::Record;
@@ -289,7 +290,9 @@ impl Plan {
             // One write of an object at a time: the next run does the rest.
             let is_next = is_set && !holder.fields.iter().all(|it| ui::is_of_ui(it));
             if let (false, Ok(Some(record))) = (is_next, Record::of(holder.object)) {
-                self.changes.extend(holder.withdraw(record));
+                let (change, kept) = holder.withdraw(record);
+                self.changes.extend(change);
+                self.notes.extend(kept.into_iter().map(Finding::of));
             }
         }
         self.unmount(facts)
@@ -341,8 +344,7 @@ const RESTARTED: &[&str] = &[
 fn restart(facts: &Facts, stale: &Stale) -> Option<ObjectChange> {
     let server = &facts.server;
     let before = value(server, RESTARTED);
-    let restarted = before.as_str().and_then(|it| it.parse::<Timestamp>().ok());
-    let started = restarted.max(time(server, "/metadata/creationTimestamp"));
+    let started = started(server);
     if server.is_null() || (!stale.is_changed && stale.changed <= started) {
         return None;
     }

@@ -7,15 +7,16 @@ mod extensions;
 mod policies;
 
 use argocd::keys::addon::UI_EXTENSION;
-use diagnosis::object::{container, list, option, text, time, variable, words};
+use diagnosis::object::{container, list, text, time, variable, words};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub(crate) use extensions::{CONFIG_KEYS, Configured, LIST_KEY, config, configured};
-pub(crate) use policies::{POLICY, is_decided, may_invoke};
+use crate::settings::{UI_API_PORT, has_port};
+pub(crate) use extensions::{
+    APPLICATION_KEY, CONFIG_KEYS, Configured, FLEET_KEY, LIST_KEY, config, configured,
+};
+pub(crate) use policies::{POLICY, POLICY_KEY, is_decided, may_invoke};
 
-/// The flag of the hub program for the port of the pages' data; it has no variable.
-const PORT: (&str, &str) = ("--ui-api-port", "");
 /// The flag of argocd-server that turns proxy extensions on, and its variable.
 pub(crate) const FORWARDING: (&str, &str) = (
     "--enable-proxy-extension",
@@ -24,7 +25,7 @@ pub(crate) const FORWARDING: (&str, &str) = (
 /// The parameter of Argo CD for the same.
 pub(crate) const FORWARDING_KEY: &str = "server.enable.proxy.extension";
 /// argocd-server serves JavaScript in files below this directory.
-const EXTENSIONS_DIRECTORY: &str = "/tmp/extensions";
+pub(crate) const EXTENSIONS_DIRECTORY: &str = "/tmp/extensions";
 
 /// Both extensions of argocd-server: that for single Applications, and that for the fleet.
 pub(crate) const EXTENSIONS: [&str; 2] = [
@@ -34,8 +35,7 @@ pub(crate) const EXTENSIONS: [&str; 2] = [
 
 /// Whether the hub program serves the data of the pages, by its Deployment.
 pub(crate) fn is_on(manager: Option<&Value>) -> bool {
-    let port = manager.and_then(|it| option(container(it)?, PORT));
-    port.is_some_and(|port| port != "0")
+    has_port(manager, UI_API_PORT)
 }
 
 /// Whether proxy extensions are on by a flag or a variable of argocd-server, which wins over Argo CD's parameters; none if it
@@ -67,7 +67,8 @@ pub(crate) fn is_mounted(server: &Value) -> bool {
     let ours: Vec<_> = ours.map(|it| text(it, "/name")).collect();
     let mounts = container(server).map_or(&[][..], |it| list(it, "/volumeMounts"));
     mounts.iter().any(|it| {
-        let is_below = text(it, "/mountPath").starts_with(EXTENSIONS_DIRECTORY);
+        let below = text(it, "/mountPath").strip_prefix(EXTENSIONS_DIRECTORY);
+        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         is_below && ours.contains(&text(it, "/name"))
     })
 }
@@ -79,6 +80,12 @@ pub(crate) fn written(object: &Value) -> Option<Timestamp> {
     writes
         .chain(time(object, "/metadata/creationTimestamp"))
         .max()
+}
+
+/// When argocd-server last started, by its Deployment.
+pub(crate) fn started(server: &Value) -> Option<Timestamp> {
+    let restarted = "/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt";
+    time(server, restarted).max(time(server, "/metadata/creationTimestamp"))
 }
 
 /// Whether a volume is our `ConfigMap`.

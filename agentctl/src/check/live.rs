@@ -7,11 +7,11 @@ use argocd::{
     Meta,
     keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE},
 };
-use diagnosis::object::{container, option, text};
+use diagnosis::object::text;
 use serde_json::Value;
 
 use super::{Checked, Facts, Finding, Outcome, failed, ok, warning};
-use crate::settings::REDIS_PROXY_PORT;
+use crate::settings::{REDIS_PROXY_PORT, has_port};
 
 /// Selects Argo CD's servers, by the label that manifests and charts put on them.
 pub const SERVER: &str = "app.kubernetes.io/component=server,app.kubernetes.io/part-of=argocd";
@@ -42,8 +42,7 @@ pub(crate) fn proxy_address(own: &str) -> String {
 
 /// Whether the redis proxy is on, by the Deployment of the hub program.
 pub(crate) fn is_proxy_on(manager: Option<&Value>) -> bool {
-    let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
-    port.is_some_and(|port| port != "0")
+    has_port(manager, REDIS_PROXY_PORT)
 }
 
 /// All of it; nothing where no Argo CD is set up, which is a finding already.

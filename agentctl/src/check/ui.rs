@@ -3,14 +3,15 @@
 //! Nothing of this keeps Applications from being delivered, so none of it is a failure.
 
 use argocd::keys::addon::{FLEET_GUARD, UI_EXTENSION, UI_SECRET};
-use diagnosis::object::{list, text, time};
+use diagnosis::object::{list, text};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Checked, Facts, Finding, ok, warning};
 use crate::ui::{
-    CONFIG_KEYS, Configured, EXTENSIONS, FORWARDING, FORWARDING_KEY, LIST_KEY, configured,
-    is_forwarding, is_mounted, may_invoke, own_forwarding,
+    CONFIG_KEYS, Configured, EXTENSIONS, EXTENSIONS_DIRECTORY, FORWARDING, FORWARDING_KEY,
+    LIST_KEY, POLICY_KEY, configured, is_forwarding, is_mounted, may_invoke, own_forwarding,
+    started,
 };
 
 /// What was read for the pages, where the hub program serves their data.
@@ -100,7 +101,7 @@ fn mount(_: &Facts, read: &UiFacts) -> Looked {
         return Ok(None);
     }
     let cause = format!(
-        "argocd-server does not serve the pages: the ConfigMap {UI_EXTENSION} is not mounted below /tmp/extensions"
+        "argocd-server does not serve the pages: the ConfigMap {UI_EXTENSION} is not mounted below {EXTENSIONS_DIRECTORY}"
     );
     missing(cause, SETUP.to_owned())
 }
@@ -168,9 +169,10 @@ fn policies(facts: &Facts, read: &UiFacts) -> Looked {
         format!(
             "no policy in the ConfigMap {place}/argocd-rbac-cm lets a role call the pages, so not even administrators may"
         ),
-        "argocd-agentctl hub setup lets Argo CD's own roles, unless policy.argocd-agent.csv is there; docs/agentctl.md has the \
-        lines for other roles"
-            .to_owned(),
+        format!(
+            "argocd-agentctl hub setup lets Argo CD's own roles, unless {POLICY_KEY} is there; docs/ui.md has the lines for \
+            other roles"
+        ),
     )
 }
 
@@ -227,8 +229,7 @@ fn age(facts: &Facts, read: &UiFacts) -> Looked {
     let Some(server) = &read.server else {
         return Ok(None);
     };
-    let restarted = "/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt";
-    let started = time(server, restarted).max(time(server, "/metadata/creationTimestamp"));
+    let started = started(server);
     let written = *read.token.as_ref()?;
     if !is_mounted(server) || started.is_none() || written <= started {
         return Ok(None);
@@ -238,7 +239,7 @@ fn age(facts: &Facts, read: &UiFacts) -> Looked {
         format!(
             "the Secret {place}/{UI_SECRET} is younger than the last restart of argocd-server, which may use an earlier token"
         ),
-        "argocd-agentctl hub setup restarts it".to_owned(),
+        "argocd-agentctl hub setup restarts it; where Argo CD's operator deploys it, replace its Pods".to_owned(),
     )
 }
 

@@ -13,7 +13,7 @@ use crate::{
     check::{Checked, Finding, SERVER, spoke::REDIS, warning},
     hub::{
         ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS,
-        Error as HubError, FENCES, Hub, SECRETS, all, labelled, named,
+        Error as HubError, FENCES, Hub, Patch, SECRETS, all, labelled, named,
     },
     settings::settings,
     setup::{
@@ -188,7 +188,8 @@ async fn write(hub: &Hub, change: &ObjectChange) -> Result<(), HubError> {
         }
         Write::Merge(kind, body) => there(hub.merge(*kind, namespace, name, body).await?),
         Write::Strategic(kind, body) => {
-            there(hub.merge_entries(*kind, namespace, name, body).await?)
+            let patch = Patch::Strategic(body);
+            there(hub.patch(*kind, namespace, name, &patch).await?)
         }
     }
 }

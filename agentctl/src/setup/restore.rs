@@ -53,8 +53,11 @@ impl Holder<'_> {
 
     /// One write that restores the values of the pages in the UI alone, and removes them from the record. The flags of the
     /// operator stay: they are one value with those for live views.
-    pub(super) fn withdraw(self, mut record: Record) -> Option<ObjectChange> {
-        let (mut body, mut fields) = (as_read(self.object), Vec::new());
+    pub(super) fn withdraw(
+        self,
+        mut record: Record,
+    ) -> (Option<ObjectChange>, Vec<(&'static str, Checked)>) {
+        let (mut body, mut fields, mut kept) = (as_read(self.object), Vec::new(), Vec::new());
         let of_ui = self.fields.iter().filter(|it| ui::is_of_ui(it));
         let mut is_recorded = false;
         for path in of_ui {
@@ -62,19 +65,23 @@ impl Holder<'_> {
                 continue;
             };
             is_recorded = true;
-            if let Restored::Set(value) = self.restored(path, &values) {
-                put(&mut body, path, value.after.clone());
-                fields.push(value);
+            match self.restored(path, &values) {
+                Restored::Set(value) => {
+                    put(&mut body, path, value.after.clone());
+                    fields.push(value);
+                }
+                Restored::Kept(finding) => kept.push(("kept", finding)),
+                Restored::Same => {}
             }
         }
         let is_empty = record.fields.is_empty();
-        let kept = if is_empty { Value::Null } else { record.kept() };
-        put(&mut body, RECORD, kept);
+        let rest = if is_empty { Value::Null } else { record.kept() };
+        put(&mut body, RECORD, rest);
         if is_empty {
             let record = FieldChange::new(&RECORD.join("."), json!(RECORDED), Value::Null);
             fields.push(record);
         }
-        is_recorded.then(|| self.patch(body, fields))
+        (is_recorded.then(|| self.patch(body, fields)), kept)
     }
 
     /// What becomes of a field whose values from before and after are recorded.

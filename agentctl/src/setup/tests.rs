@@ -114,7 +114,7 @@ fn written(mut facts: Facts, plan: &Plan) -> Facts {
                 patched(object.as_mut().unwrap(), body);
             }
             (Write::Strategic(_, body), "Deployment") => {
-                pages::merged(&mut facts.server, body, "");
+                merged(&mut facts.server, body, "");
             }
             (Write::Merge(_, body), "ArgoCD") => patched(facts.operated.as_mut().unwrap(), body),
             (Write::Merge(_, body), "Deployment") => patched(&mut facts.server, body),
@@ -129,6 +129,45 @@ fn written(mut facts: Facts, plan: &Plan) -> Facts {
         }
     }
     facts
+}
+
+/// A strategic merge patch, as far as setup uses it: entries of lists are merged by their keys.
+fn merged(object: &mut Value, patch: &Value, field: &str) {
+    let key = match field {
+        "containers" | "volumes" => "name",
+        "volumeMounts" => "mountPath",
+        _ => return merged_fields(object, patch),
+    };
+    if object.is_null() {
+        *object = json!([]);
+    }
+    let all = object.as_array_mut().unwrap();
+    for entry in patch.as_array().unwrap() {
+        let place = all.iter().position(|it| it[key] == entry[key]);
+        match (place, entry["$patch"] == "delete") {
+            (Some(place), true) => drop(all.remove(place)),
+            (Some(place), false) => merged(&mut all[place], entry, ""),
+            (None, true) => {}
+            (None, false) => all.push(entry.clone()),
+        }
+    }
+}
+
+fn merged_fields(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(name);
+        } else {
+            merged(&mut object[name], value, name);
+        }
+    }
 }
 
 fn titles(plan: &Plan) -> Vec<(Action, String)> {

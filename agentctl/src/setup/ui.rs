@@ -22,20 +22,15 @@ use crate::{
 };
 
 /// The parameter that turns proxy extensions on.
-pub(super) const FORWARDING: Path = &["data", "server.enable.proxy.extension"];
+pub(super) const FORWARDING: Path = &["data", ui::FORWARDING_KEY];
 /// Our extensions in Argo CD's settings, in the order of [`ui::EXTENSIONS`].
-pub(super) const EXTENSIONS: [Path; 2] = [
-    &["data", "extension.config.argocd-agent"],
-    &["data", "extension.config.argocd-agent-fleet"],
-];
+pub(super) const EXTENSIONS: [Path; 2] = [&["data", ui::APPLICATION_KEY], &["data", ui::FLEET_KEY]];
 /// Our policies.
-pub(super) const POLICIES: Path = &["data", "policy.argocd-agent.csv"];
+pub(super) const POLICIES: Path = &["data", ui::POLICY_KEY];
 /// The same extension in the resource of the operator, which writes Argo CD's settings from it.
-pub(super) const OPERATOR_APPLICATION: Path =
-    &["spec", "extraConfig", "extension.config.argocd-agent"];
+pub(super) const OPERATOR_APPLICATION: Path = &["spec", "extraConfig", ui::APPLICATION_KEY];
 /// That of the fleet.
-pub(super) const OPERATOR_FLEET: Path =
-    &["spec", "extraConfig", "extension.config.argocd-agent-fleet"];
+pub(super) const OPERATOR_FLEET: Path = &["spec", "extraConfig", ui::FLEET_KEY];
 /// Volumes of argocd-server in the resource of the operator.
 pub(super) const OPERATOR_VOLUMES: Path = &["spec", "server", "volumes"];
 /// Their mounts.
@@ -210,7 +205,8 @@ fn taken(server: &Value) -> Option<Checked> {
         || mounts.any(|it| text(it, "/mountPath") == MOUNT_PATH && text(it, "/name") != VOLUME);
     let cause = format!("argocd-server has another volume {VOLUME}, or one at {MOUNT_PATH}");
     let next = format!(
-        "rename it, or mount the ConfigMap {UI_EXTENSION} below /tmp/extensions, and run this again"
+        "rename it, or mount the ConfigMap {UI_EXTENSION} below {}, and run this again",
+        ui::EXTENSIONS_DIRECTORY
     );
     is_taken.then(|| failed(cause, next))
 }

@@ -9,11 +9,12 @@ use serde_json::Value;
 
 /// The key of Argo CD's settings with a list of extensions.
 pub(crate) const LIST_KEY: &str = "extension.config";
-/// The keys of Argo CD's settings for our extensions, in their order.
-pub(crate) const CONFIG_KEYS: [&str; 2] = [
-    "extension.config.argocd-agent",
-    "extension.config.argocd-agent-fleet",
-];
+/// The key of Argo CD's settings for our extension for single Applications.
+pub(crate) const APPLICATION_KEY: &str = "extension.config.argocd-agent";
+/// That for the fleet.
+pub(crate) const FLEET_KEY: &str = "extension.config.argocd-agent-fleet";
+/// Both keys, in the order of [`EXTENSIONS`](super::EXTENSIONS).
+pub(crate) const CONFIG_KEYS: [&str; 2] = [APPLICATION_KEY, FLEET_KEY];
 
 /// How an extension is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use argocd::keys::addon::{APPLICATION_EXTENSION, FLEET_GUARD};
 use serde_json::json;
 
-use super::{policies::POLICY_KEY, *};
+use super::*;
 
 const OWN: &str = "argocd-agent-addon";
 
@@ -56,6 +56,7 @@ fn mount_of_our_config_map_counts_below_the_directory_only() {
     let named = |name: &str| json!({"name": "pages", "configMap": {"name": name}});
     assert!(mounted(named(UI_EXTENSION), "/tmp/extensions/mine"));
     assert!(!mounted(named(UI_EXTENSION), "/tmp"));
+    assert!(!mounted(named(UI_EXTENSION), "/tmp/extensions-of-others"));
     assert!(!mounted(named("another"), "/tmp/extensions/mine"));
     let sources = json!([{"configMap": {"name": UI_EXTENSION}}]);
     let projected = json!({"name": "pages", "projected": {"sources": sources}});

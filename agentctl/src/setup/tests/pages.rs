@@ -7,45 +7,6 @@ use crate::{
     ui::{POLICY, config, is_mounted},
 };
 
-/// A strategic merge patch, as far as setup uses it: entries of lists are merged by their keys.
-pub(super) fn merged(object: &mut Value, patch: &Value, field: &str) {
-    let key = match field {
-        "containers" | "volumes" => "name",
-        "volumeMounts" => "mountPath",
-        _ => return merged_fields(object, patch),
-    };
-    if object.is_null() {
-        *object = json!([]);
-    }
-    let all = object.as_array_mut().unwrap();
-    for entry in patch.as_array().unwrap() {
-        let place = all.iter().position(|it| it[key] == entry[key]);
-        match (place, entry["$patch"] == "delete") {
-            (Some(place), true) => drop(all.remove(place)),
-            (Some(place), false) => merged(&mut all[place], entry, ""),
-            (None, true) => {}
-            (None, false) => all.push(entry.clone()),
-        }
-    }
-}
-
-fn merged_fields(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(name);
-        } else {
-            merged(&mut object[name], value, name);
-        }
-    }
-}
-
 /// A hub on which the chart has the pages on, beside the redis proxy.
 fn both() -> Facts {
     let mut facts = facts();
@@ -202,15 +163,20 @@ fn argocd_server_restarts_for_a_younger_token() {
     assert_eq!(super::plan(&facts).state, State::Unchanged);
 }
 
-#[test]
-fn pages_that_are_turned_off_are_withdrawn_and_live_views_stay() {
-    let set_up = written(both(), &plan(&both()));
-    let mut off = set_up;
+/// A hub that is set up for both, where the chart has the pages off now.
+fn off() -> Facts {
+    let mut facts = written(both(), &plan(&both()));
     set_args(
-        off.manager.as_mut().unwrap(),
+        facts.manager.as_mut().unwrap(),
         json!(["--redis-proxy-port=6379"]),
     );
-    off.token = None;
+    facts.token = None;
+    facts
+}
+
+#[test]
+fn pages_that_are_turned_off_are_withdrawn_and_live_views_stay() {
+    let off = off();
     let plan = plan(&off);
     let withdrawn = written(off, &plan);
     let expected = json!({"application.namespaces": "*", "redis.server": OURS});
@@ -223,6 +189,20 @@ fn pages_that_are_turned_off_are_withdrawn_and_live_views_stay() {
     // What is left is undone as ever.
     let undone = written(withdrawn.clone(), &undo(&withdrawn));
     assert_eq!(data(&undone), json!({"redis.server": "argocd-redis:6379"}));
+}
+
+#[test]
+fn value_that_another_client_changed_is_named_when_the_pages_go() {
+    let mut off = off();
+    off.policies.as_mut().unwrap()["data"]["policy.argocd-agent.csv"] = json!("");
+    let plan = plan(&off);
+    let mut kept = plan.notes.iter().filter(|it| it.check == "kept");
+    let is_named = kept
+        .next()
+        .is_some_and(|it| it.cause.contains("policy.argocd-agent.csv"));
+    assert!(is_named && kept.next().is_none(), "{plan:#?}");
+    let policies = written(off, &plan).policies.unwrap();
+    assert_eq!(policies["data"], json!({"policy.argocd-agent.csv": ""}));
 }
 
 #[test]
@@ -390,13 +370,4 @@ fn operator_gets_the_pages_in_its_resource() {
         spec["server"]["volumeMounts"][0]["mountPath"],
         "/tmp/extensions/argocd-agent"
     );
-}
-
-#[test]
-fn fields_of_setup_are_the_keys_that_the_pages_read() {
-    let last = |path: Path| path.last().copied().unwrap_or_default();
-    assert_eq!(ui::EXTENSIONS.map(last), crate::ui::CONFIG_KEYS);
-    let operated = [ui::OPERATOR_APPLICATION, ui::OPERATOR_FLEET];
-    assert_eq!(operated.map(last), crate::ui::CONFIG_KEYS);
-    assert_eq!(last(ui::FORWARDING), crate::ui::FORWARDING_KEY);
 }
