@@ -124,12 +124,16 @@ async fn config(args: &KubeArgs) -> Result<Config, Error> {
 
 #[cfg(test)]
 mod tests {
+    use ::kube::client::Body;
+    use http::Request;
     use serde_json::json;
     use tokio::net::TcpListener;
     use tokio::time::{Instant, timeout};
     use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 
     use super::*;
+    use crate::error::Chain;
+    use crate::lease::Fence;
 
     fn args(qps: u32, burst: u32) -> KubeArgs {
         KubeArgs {
@@ -148,9 +152,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn request_to_a_silent_api_server_times_out() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// A client of the API at this address.
+    async fn client_at(listener: &TcpListener) -> Client {
         let directory = tempfile::tempdir().unwrap();
         let kubeconfig = directory.path().join("kubeconfig");
         let config = json!({
@@ -163,15 +166,35 @@ mod tests {
             kubeconfig: Some(kubeconfig),
             ..args(0, 0)
         };
-        let client = client(&args, "test").await.unwrap();
+        client(&args, "test").await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_to_a_silent_api_server_times_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client_at(&listener).await;
         let asking = async { client.apiserver_version().await.unwrap_err() };
         let asking = timeout(Duration::from_mins(10), asking);
         let error = tokio::select! {
             error = asking => error.expect("a timeout of the request"),
             never = silent_api(listener) => never,
         };
-        let stated = crate::error::Chain(&error).to_string();
+        let stated = Chain(&error).to_string();
         assert!(stated.contains("timed out after 65 seconds"), "{stated}");
+    }
+
+    /// The fence of a request gets through all layers of the client to the one that checks it last.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_behind_a_closed_fence_does_not_leave() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = client_at(&listener).await;
+        let mut write = Request::post("/api/v1/namespaces")
+            .body(Body::empty())
+            .unwrap();
+        write.extensions_mut().insert(Fence::closed());
+        let error = client.send(write).await.map(drop).unwrap_err();
+        let stated = Chain(&error).to_string();
+        assert!(stated.contains("does not lead"), "{stated}");
     }
 
     #[tokio::test(start_paused = true)]

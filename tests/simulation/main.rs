@@ -102,105 +102,84 @@ fn live_autonomous(
     clock().block_on(owner::live(seed, &certificates[0], fault, releases))
 }
 
-#[test]
-fn both_sides_converge_in_any_history() {
+/// The findings and the trace of a history.
+type Lived = (Vec<String>, Vec<String>);
+
+/// Runs the histories of a kind, each on a thread and a clock of its own, until enough have failed.
+#[expect(clippy::print_stderr, reason = "tests print seeds and traces")]
+fn all_pass(kind: &str, histories: u64, live: impl Fn(u64) -> Lived + Sync) {
     runtime::install_crypto_provider();
-    let certificates = certificates();
-    if let Some(seed) = setting("SIM_SEED") {
-        let (findings, trace) = match live(seed, &certificates) {
-            Ok(outcome) => (vec![], outcome.trace),
-            Err(failure) => (failure.findings, failure.trace),
-        };
-        eprintln!("{}", trace.join("\n"));
-        assert!(findings.is_empty(), "{findings:#?}");
-        return;
-    }
-    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
-    let seeds = Seeds::of("managed", histories, setting("SIM_BASE"));
+    let only = setting("SIM_SEED");
+    let seeds = Seeds::of(kind, histories, setting("SIM_BASE"));
     eprintln!("SIM_BASE={}", seeds.base);
+    let seeds = only.map_or(seeds.all, |seed| vec![seed]);
     let (next, lived) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = Mutex::new(Vec::<u64>::new());
-    let writes = AtomicUsize::new(0);
+    let lock = || failed.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        loop {
+            let failures = lock().len();
+            let seed = seeds.get(next.fetch_add(1, Ordering::Relaxed));
+            let Some(&seed) = seed.filter(|_| failures < ENOUGH) else {
+                return;
+            };
+            let (findings, trace) = live(seed);
+            lived.fetch_add(1, Ordering::Relaxed);
+            if only.is_some() || !findings.is_empty() {
+                eprintln!("{}\nSIM_SEED={seed}: {findings:#?}", trace.join("\n"));
+            }
+            if !findings.is_empty() {
+                lock().push(seed);
+            }
+        }
+    };
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let next = seeds.all.get(next.fetch_add(1, Ordering::Relaxed));
-                    let failures = failed.lock().unwrap_or_else(PoisonError::into_inner).len();
-                    let Some(&seed) = next.filter(|_| failures < ENOUGH) else {
-                        return;
-                    };
-                    match live(seed, &certificates) {
-                        Ok(outcome) => {
-                            let sum = outcome.hub_writes + outcome.spoke_writes;
-                            writes.fetch_add(sum, Ordering::Relaxed);
-                        }
-                        Err(failure) => {
-                            eprintln!("SIM_SEED={seed}: {:#?}", failure.findings);
-                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                            failed.push(seed);
-                        }
-                    }
-                    lived.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+            scope.spawn(work);
         }
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    eprintln!("{lived:?} histories, {writes:?} writes");
+    let failed = lock();
+    eprintln!("{lived:?} histories");
     assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+}
+
+fn histories() -> u64 {
+    setting("SIM_HISTORIES").unwrap_or(HISTORIES)
+}
+
+#[test]
+fn both_sides_converge_in_any_history() {
+    let (certificates, writes) = (certificates(), AtomicUsize::new(0));
+    all_pass("managed", histories(), |seed| {
+        match live(seed, &certificates) {
+            Ok(outcome) => {
+                let sum = outcome.hub_writes + outcome.spoke_writes;
+                writes.fetch_add(sum, Ordering::Relaxed);
+                (vec![], outcome.trace)
+            }
+            Err(failure) => (failure.findings, failure.trace),
+        }
+    });
+    eprintln!("{writes:?} writes");
 }
 
 #[test]
 fn mirrors_converge_in_any_autonomous_history() {
-    runtime::install_crypto_provider();
     let certificates = certificates();
-    let only = setting("SIM_SEED");
-    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
-    let seeds = Seeds::of("autonomous", histories, setting("SIM_BASE"));
-    eprintln!("SIM_BASE={}", seeds.base);
-    let mut failed = vec![];
-    for seed in only.map_or(seeds.all, |seed| vec![seed]) {
+    all_pass("autonomous", histories(), |seed| {
         let (findings, trace) = live_autonomous(seed, &certificates, Fault::None, Releases::Any);
-        if only.is_some() {
-            eprintln!("{}", trace.lines().join("\n"));
-        }
-        if !findings.is_empty() {
-            eprintln!("SIM_SEED={seed}: {findings:#?}");
-            failed.push(seed);
-        }
-        if failed.len() >= ENOUGH {
-            break;
-        }
-    }
-    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+        (findings, trace.lines())
+    });
 }
 
 /// Histories of the hub program without the principal: fewer, since each has two whole replicas.
 #[test]
 fn the_hub_program_converges_in_any_history_of_the_manager() {
-    runtime::install_crypto_provider();
-    let only = setting("SIM_SEED");
-    let histories = setting("SIM_HISTORIES").unwrap_or(HISTORIES);
-    let seeds = Seeds::of("manager", histories.div_ceil(10), setting("SIM_BASE"));
-    eprintln!("SIM_BASE={}", seeds.base);
-    let mut failed = vec![];
-    for seed in only.map_or(seeds.all, |seed| vec![seed]) {
-        let (findings, trace) = clock().block_on(manager::live(seed, manager::Fault::None));
-        // A seed repeats the acts, but not every interleaving: some pauses of the SDK are not drawn here.
-        if only.is_some() || !findings.is_empty() {
-            eprintln!("{}", trace.join("\n"));
-        }
-        if !findings.is_empty() {
-            eprintln!("SIM_SEED={seed}: {findings:#?}");
-            failed.push(seed);
-        }
-        if failed.len() >= ENOUGH {
-            break;
-        }
-    }
-    assert!(failed.is_empty(), "these seeds failed: {failed:?}");
+    all_pass("manager", histories().div_ceil(10), |seed| {
+        // The seed does not determine everything: some pauses of the SDK are not drawn here.
+        clock().block_on(manager::live(seed, manager::Fault::None))
+    });
 }
 
 #[test]

@@ -31,7 +31,7 @@ mod replica;
 pub(crate) use fault::Fault;
 
 use api::{Api, Key, Write};
-use ledger::{LEASE, Ledger, OWN};
+use ledger::{Ledger, OWN, holder, pod_of};
 use line::{Interference, Kill, Line};
 use ocm::{ADDON, OFFERS, Ocm};
 use people::{CLUSTERS, CONFIGS, Intent, People};
@@ -242,7 +242,7 @@ impl World {
             }
             // The manager may be about to restore annotations that another client removed.
             _ => {
-                if let Some(at) = self.people.wiped_while_revoked() {
+                if let Some(at) = self.people.wipe_revoked() {
                     sleep(self.dice.millis((20, 250))).await;
                     self.people.restore(at);
                 } else {
@@ -281,11 +281,8 @@ impl World {
 
     /// The replica that holds the lease.
     fn leader(&self) -> Option<&Handle> {
-        let leases = "leases.coordination.k8s.io";
-        let lease = self.api.get(leases, OWN, LEASE)?;
-        let holder = lease["spec"]["holderIdentity"].as_str()?;
-        let pod = holder.split('_').next()?;
-        self.replicas.iter().find(|it| it.pod == pod)
+        let holder = holder(&self.api)?;
+        self.replicas.iter().find(|it| it.pod == pod_of(&holder))
     }
 
     /// A replica stalls, mostly the leader. Often people are busy just before it continues.

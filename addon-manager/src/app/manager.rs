@@ -13,6 +13,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
+use ocm::sdk;
 use principal::{Feeds, RedisFeeds, follow_revoked};
 use runtime::{
     clock::Clock,
@@ -56,12 +57,7 @@ pub(super) async fn start(
     process: ProcessContext,
 ) -> anyhow::Result<()> {
     let ready = process.readiness.register("principal");
-    let configured = &config.args.principal_address.0;
-    let channels = Channels {
-        address: watch::Sender::new(configured.clone()),
-        looked: watch::Sender::new(configured.is_some()),
-        ..Channels::default()
-    };
+    let channels = channels(&config);
     let fence = if config.args.leader_election {
         Fence::closed()
     } else {
@@ -77,11 +73,7 @@ pub(super) async fn start(
         metrics: metrics.manager,
     };
     let vital = context.vital().await?;
-    let leading = context.leading(&vital);
-    context.spawn_replicas(&vital);
-    context.spawn_active_label();
-    context.spawn_issuer(leading.clone());
-    context.spawn_backup_label(leading.clone());
+    let leading = context.spawn_before_principal(&vital);
     context.spawn_address();
     let own = context.own().await.context("stopped at the start")?;
     let feeds = context.feeds(metrics.principal).await?;
@@ -95,18 +87,22 @@ pub(super) async fn start(
     spawner.spawn("readiness", readiness);
     ui::start(&context, handle.inventory, &leading).await?;
     let sessions = context.channels.sessions.clone();
-    let sessions = forward(handle.sessions, token.clone(), move |now| {
+    let sessions = forward(handle.sessions, token, move |now| {
         sessions.send_replace(now);
     });
     spawner.spawn("sessions", sessions);
-    let counters = metrics.sdk;
-    let run = LeaderRun {
-        context,
-        own,
-        counters,
-    };
-    spawner.spawn("lead", leader_run::run(run, leading, token));
+    context.spawn_lead(own, metrics.sdk, leading);
     Ok(())
+}
+
+/// The channels; the address of the principal is known at once if it is configured.
+fn channels(config: &Manager) -> Channels {
+    let configured = &config.args.principal_address.0;
+    Channels {
+        address: watch::Sender::new(configured.clone()),
+        looked: watch::Sender::new(configured.is_some()),
+        ..Channels::default()
+    }
 }
 
 /// What renews the Leases of this process.
@@ -144,6 +140,27 @@ impl HubContext {
             spawner,
             identity: Candidate::identity_of(name, process, started),
         })
+    }
+
+    /// Starts the parts that need no principal; returns whether this replica leads.
+    fn spawn_before_principal(&self, vital: &Vital) -> watch::Receiver<bool> {
+        let leading = self.leading(vital);
+        self.spawn_replicas(vital);
+        self.spawn_active_label();
+        self.spawn_issuer(leading.clone());
+        self.spawn_backup_label(leading.clone());
+        leading
+    }
+
+    /// Starts the part that waits for the terms of this replica, and leads in them.
+    fn spawn_lead(self, own: Own, counters: sdk::Metrics, leading: watch::Receiver<bool>) {
+        let (spawner, token) = (self.spawner.clone(), self.spawner.token().clone());
+        let run = LeaderRun {
+            context: self,
+            own,
+            counters,
+        };
+        spawner.spawn("lead", leader_run::run(run, leading, token));
     }
 
     /// Whether this replica leads.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use argocd::patch::merge;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -13,7 +14,7 @@ pub(crate) mod select;
 
 use apply::Owners;
 pub(crate) use rules::is_deleting;
-use rules::{check, finalizers, has_status, merge, restore, tidy, within};
+use rules::{check, finalizers, has_status, restore, tidy, within};
 
 /// `plural.group`, namespace, name.
 pub(crate) type Key = (String, String, String);
@@ -78,7 +79,7 @@ struct Stored {
 struct State {
     objects: BTreeMap<Key, Stored>,
     changes: Vec<Change>,
-    version: u64,
+    version: watch::Sender<u64>,
 }
 
 /// A write of one object.
@@ -95,30 +96,24 @@ pub(crate) enum Write {
 
 /// The server; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Api {
-    state: Arc<Mutex<State>>,
-    version: watch::Sender<u64>,
-}
+pub(crate) struct Api(Arc<Mutex<State>>);
 
 impl Api {
     pub(crate) fn new() -> Self {
-        Self {
-            state: Arc::default(),
-            version: watch::Sender::new(0),
-        }
+        Self(Arc::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn version(&self) -> u64 {
-        self.lock().version
+        self.lock().version()
     }
 
     /// Follows the version.
     pub(crate) fn versions(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+        self.lock().version.subscribe()
     }
 
     pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
@@ -148,7 +143,7 @@ impl Api {
         let state = self.lock();
         let from = state.changes.partition_point(|it| it.version <= after);
         let found = state.changes[from..].iter().filter_map(read).collect();
-        (state.version.max(after), found)
+        (state.version().max(after), found)
     }
 
     /// Carries out a write of a field manager, and returns the object after it.
@@ -163,7 +158,7 @@ impl Api {
         let before = state.objects.get(key).cloned();
         let (mut object, mut owners) = match (&before, write) {
             (Some(stored), Write::Delete(uid, version)) => {
-                return state.delete(key, stored, uid, version, &self.version);
+                return state.delete(key, stored, uid, version);
             }
             (Some(stored), write) => stored.changed(key, subresource, manager, write)?,
             (None, write) => made(key, subresource, manager, write)?,
@@ -176,7 +171,7 @@ impl Api {
         }
         tidy(&mut object);
         owners.forget_absent(&object);
-        Ok(state.store(key, before.as_ref(), object, owners, &self.version))
+        Ok(state.store(key, before.as_ref(), object, owners))
     }
 }
 
@@ -222,16 +217,17 @@ impl Stored {
                 let exists = format!("{key:?} exists");
                 return Err(Refusal::new(409, "AlreadyExists", exists));
             }
-            Write::Replace(object) => within(subresource, &self.object, object),
+            Write::Replace(object) => within(&key.0, subresource, &self.object, object),
             Write::Merge(patch) => {
                 let mut object = (*self.object).clone();
                 merge(&mut object, &patch);
-                within(subresource, &self.object, object)
+                within(&key.0, subresource, &self.object, object)
             }
             Write::Apply(wanted, force) => {
                 check(&self.object, &wanted)?;
                 let object = owners.applied(manager, subresource, &self.object, &wanted, force)?;
-                return Ok((within(subresource, &self.object, object), owners));
+                let object = within(&key.0, subresource, &self.object, object);
+                return Ok((object, owners));
             }
         };
         owners.updated(manager, &self.object, &object);
@@ -240,9 +236,13 @@ impl Stored {
 }
 
 impl State {
+    fn version(&self) -> u64 {
+        *self.version.borrow()
+    }
+
     /// Sets the fields that a server sets at creation.
     fn complete(&self, key: &Key, object: &mut Value) {
-        let next = self.version + 1;
+        let next = self.version() + 1;
         if let Some(fields) = object.as_object_mut()
             && has_status(&key.0)
         {
@@ -266,7 +266,6 @@ impl State {
         before: Option<&Stored>,
         mut object: Value,
         owners: Owners,
-        version: &watch::Sender<u64>,
     ) -> Arc<Value> {
         if let Some(before) = before
             && *before.object == object
@@ -286,8 +285,8 @@ impl State {
             let generation = before.object["metadata"]["generation"].as_i64();
             object["metadata"]["generation"] = json!(generation.unwrap_or_default() + 1);
         }
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let version = self.version() + 1;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
         let is_gone = is_deleting(&object) && finalizers(&object).is_empty();
         let object = Arc::new(object);
         if is_gone {
@@ -297,12 +296,12 @@ impl State {
             self.objects.insert(key.clone(), Stored { object, owners });
         }
         self.changes.push(Change {
-            version: self.version,
+            version,
             key: key.clone(),
             before: before.map(|it| Arc::clone(&it.object)),
             after: (!is_gone).then(|| Arc::clone(&object)),
         });
-        version.send_replace(self.version);
+        self.version.send_replace(version);
         object
     }
 
@@ -312,7 +311,6 @@ impl State {
         stored: &Stored,
         uid: Option<String>,
         version: Option<String>,
-        versions: &watch::Sender<u64>,
     ) -> Result<Arc<Value>, Refusal> {
         let metadata = &stored.object["metadata"];
         let is_other =
@@ -326,7 +324,7 @@ impl State {
         let mut object = (*stored.object).clone();
         object["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
         let owners = stored.owners.clone();
-        Ok(self.store(key, Some(stored), object, owners, versions))
+        Ok(self.store(key, Some(stored), object, owners))
     }
 }
 

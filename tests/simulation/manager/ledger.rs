@@ -10,6 +10,18 @@ pub(crate) const OWN: &str = "argocd-agent-addon";
 /// The lease of the leader.
 pub(crate) const LEASE: &str = "argocd-agent-addon-manager";
 
+/// The process that holds the lease.
+pub(crate) fn holder(api: &Api) -> Option<String> {
+    let lease = api.get("leases.coordination.k8s.io", OWN, LEASE)?;
+    let holder = lease["spec"]["holderIdentity"].as_str()?;
+    (!holder.is_empty()).then(|| holder.to_owned())
+}
+
+/// The Pod of a process.
+pub(crate) fn pod_of(identity: &str) -> &str {
+    identity.split('_').next().unwrap_or_default()
+}
+
 /// The notes of a history; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Notes>>);
@@ -34,13 +46,10 @@ impl Ledger {
             return;
         }
         // Every replica removes the label from its own Pod.
-        let pod = identity.split('_').next().unwrap_or_default();
-        if kind == "pods" && name == pod {
+        if kind == "pods" && name == pod_of(identity) {
             return;
         }
-        let lease = api.get("leases.coordination.k8s.io", OWN, LEASE);
-        let holder = lease.and_then(|it| Some(it["spec"]["holderIdentity"].as_str()?.to_owned()));
-        if let Some(holder) = holder.filter(|it| !it.is_empty() && it != identity) {
+        if let Some(holder) = holder(api).filter(|it| it != identity) {
             self.find(format!(
                 "{identity} wrote while {holder} led: {}",
                 asked.title()

@@ -107,7 +107,7 @@ impl Line {
         let fence = request.extensions().get::<Fence>().cloned();
         let mut asked = Asked::read(request).await;
         // As `runtime::kube` does, after the queues of the client.
-        if let Some(fence) = fence.filter(|_| self.fault != Fault::NoFence) {
+        if let Some(fence) = fence {
             fence.check()?;
         }
         if asked.is_write() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::World;
 use super::api::is_deleting;
-use super::ledger::{LEASE, OWN};
+use super::ledger::{OWN, holder, pod_of};
 use super::ocm::{ADDON, WORKS};
 use super::people::{CONFIGS, Intent, People, REQUESTS};
 
@@ -126,18 +126,13 @@ impl World {
 
     /// The Service selects one Pod, that of the leader.
     fn leader_is_wrong(&self) -> Option<String> {
-        let leases = "leases.coordination.k8s.io";
-        let lease = self.api.get(leases, OWN, LEASE);
-        let holder = lease
-            .as_ref()
-            .map(|it| it["spec"]["holderIdentity"].clone());
-        let holder = holder.unwrap_or_default();
-        let leads = holder.as_str().and_then(|it| it.split('_').next());
+        let holder = holder(&self.api);
+        let leads = holder.as_deref().map(pod_of);
         let label = People::annotation("active");
         let active = self.api.list("pods", OWN).into_iter();
         let active = active.filter(|(_, pod)| pod["metadata"]["labels"][&label] == "true");
         let active: Vec<String> = active.map(|(key, _)| key.2).collect();
-        let is_right = active.iter().map(String::as_str).eq(leads);
+        let is_right = leads.is_some() && active.iter().map(String::as_str).eq(leads);
         (!is_right).then(|| format!("{leads:?} leads, and the Service selects {active:?}"))
     }
 }

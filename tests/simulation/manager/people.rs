@@ -122,9 +122,9 @@ impl People {
         match self.dice.below(12) {
             0 | 1 => {
                 let mode = *self.dice.pick(&["managed", "autonomous"]);
-                self.label(at, mode);
+                self.label(at, Some(mode));
             }
-            2 if recorded || self.add_on(&name).is_none() => self.unlabel(at),
+            2 if recorded || self.add_on(&name).is_none() => self.label(at, None),
             3 => self.make(at),
             4 if recorded => {
                 let key = Self::key(ADD_ONS, &name, ADDON);
@@ -159,18 +159,12 @@ impl People {
         self.write(&Self::key(ADD_ONS, cluster, ADDON), Write::Merge(patch))
     }
 
-    fn label(&mut self, at: usize, mode: &'static str) {
+    /// Sets the label of a cluster, or removes it.
+    fn label(&mut self, at: usize, mode: Option<&'static str>) {
         let patch = json!({ "metadata": { "labels": { Self::annotation("mode"): mode } } });
         let key = Self::key(CLUSTERS, "", &self.intents[at].name);
         self.write(&key, Write::Merge(patch));
-        self.intents[at].label = Some(mode);
-    }
-
-    fn unlabel(&mut self, at: usize) {
-        let patch = json!({ "metadata": { "labels": { Self::annotation("mode"): null } } });
-        let key = Self::key(CLUSTERS, "", &self.intents[at].name);
-        self.write(&key, Write::Merge(patch));
-        self.intents[at].label = None;
+        self.intents[at].label = mode;
     }
 
     /// As `clusteradm addon enable` on a cluster without the add-on.
@@ -211,7 +205,7 @@ impl People {
     pub(crate) fn leave_any(&mut self) {
         let made = |it: &Intent| !it.by_hand && self.is_recorded(it);
         if let Some(at) = self.intents.iter().position(made) {
-            self.unlabel(at);
+            self.label(at, None);
         }
     }
 
@@ -231,8 +225,8 @@ impl People {
         self.intents[at].revoked &= !self.annotate(&name, &both);
     }
 
-    /// A revoked cluster whose annotations another client has just removed, if there is one.
-    pub(crate) fn wiped_while_revoked(&mut self) -> Option<usize> {
+    /// Another client removes the annotations of the first revoked cluster, if there is one; returns which.
+    pub(crate) fn wipe_revoked(&mut self) -> Option<usize> {
         let revoked = |it: &Intent| it.revoked && self.is_recorded(it);
         let at = self.intents.iter().position(revoked)?;
         let name = self.intents[at].name.clone();

@@ -3,15 +3,9 @@
 use anyhow::Context as _;
 use kube::Client;
 use runtime::{lease::Fence, metrics::Registry, parts::Spawner};
-use tokio::sync::watch;
 
-use super::{HubContext, Vital};
-use crate::{
-    app::leader_run::{self, LeaderRun},
-    channels::Channels,
-    config::Manager,
-    metrics,
-};
+use super::{HubContext, Vital, channels};
+use crate::{config::Manager, metrics};
 
 /// The environment of one process of a replica.
 #[derive(derive_more::Debug)]
@@ -36,38 +30,22 @@ pub struct Process {
 /// The process was asked to stop.
 pub async fn start(config: Manager, process: Process) -> anyhow::Result<()> {
     let metrics = metrics::whole(&Registry::new());
-    let configured = &config.args.principal_address.0;
-    let channels = Channels {
-        address: watch::Sender::new(configured.clone()),
-        looked: watch::Sender::new(configured.is_some()),
-        ..Channels::default()
-    };
     let vital = Vital {
         client: process.client.clone(),
         spawner: process.spawner.vital(),
         identity: process.identity,
     };
     let context = HubContext {
+        channels: channels(&config),
         config,
         writer: process.writer,
         fence: process.fence,
         client: process.client,
         spawner: process.spawner,
-        channels,
         metrics: metrics.manager,
     };
-    let leading = context.leading(&vital);
-    context.spawn_replicas(&vital);
-    context.spawn_active_label();
-    context.spawn_issuer(leading.clone());
-    context.spawn_backup_label(leading.clone());
+    let leading = context.spawn_before_principal(&vital);
     let own = context.own().await.context("stopped at the start")?;
-    let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
-    let run = LeaderRun {
-        context,
-        own,
-        counters: metrics.sdk,
-    };
-    spawner.spawn("lead", leader_run::run(run, leading, token));
+    context.spawn_lead(own, metrics.sdk, leading);
     Ok(())
 }

@@ -173,16 +173,12 @@ mod tests {
     };
 
     use http::{Method, Request, Response};
-    use kube::{
-        Client,
-        client::Body,
-        runtime::events::{Recorder, Reporter},
-    };
-    use ocm::api::addon::{GROUP, Version};
+    use kube::{Client, client::Body};
+    use ocm::api::addon::GROUP;
     use serde_json::Value;
 
     use super::*;
-    use crate::hub::{DEPLOYMENT_CONFIGS, Own};
+    use crate::{hub::DEPLOYMENT_CONFIGS, optin::apply::tests::writer};
 
     type Methods = Arc<Mutex<Vec<Method>>>;
 
@@ -215,19 +211,7 @@ mod tests {
             let body = Body::from(answer.to_string().into_bytes());
             std::future::ready(Ok::<_, Infallible>(Response::new(body)))
         });
-        let client = Client::new(service, "default");
-        let reporter = Reporter {
-            controller: "test".to_owned(),
-            instance: None,
-        };
-        let writer = Writer {
-            events: Recorder::new(client.clone(), reporter),
-            client,
-            version: Version::V1Beta1,
-            own: Own::default(),
-            resource_proxy: String::new(),
-        };
-        (writer, methods)
+        (writer(Client::new(service, "default")), methods)
     }
 
     fn answer(path: &str, keep: &str) -> Value {

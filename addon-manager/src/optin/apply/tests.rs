@@ -8,6 +8,21 @@ use kube::{client::Body, runtime::events::Reporter};
 
 use super::*;
 
+/// A writer that writes to the hub of this client.
+pub(super) fn writer(client: Client) -> Writer {
+    let reporter = Reporter {
+        controller: "test".to_owned(),
+        instance: None,
+    };
+    Writer {
+        events: Recorder::new(client.clone(), reporter),
+        client,
+        version: Version::V1Beta1,
+        own: Own::default(),
+        resource_proxy: String::new(),
+    }
+}
+
 /// Restores an annotation on a hub where the `ManagedClusterAddOn` has this version, and returns the methods of the writes.
 async fn restored_at(current: &'static str) -> (Done, Vec<Method>) {
     let methods = Arc::new(Mutex::new(Vec::new()));
@@ -32,18 +47,7 @@ async fn restored_at(current: &'static str) -> (Done, Vec<Method>) {
             Ok::<_, Infallible>(response)
         }
     });
-    let client = Client::new(service, "default");
-    let reporter = Reporter {
-        controller: "test".to_owned(),
-        instance: None,
-    };
-    let writer = Writer {
-        events: Recorder::new(client.clone(), reporter),
-        client,
-        version: Version::V1Beta1,
-        own: Own::default(),
-        resource_proxy: String::new(),
-    };
+    let writer = writer(Client::new(service, "default"));
     let step = Step {
         cluster: "c".to_owned(),
         uid: "uid".to_owned(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::Refusal;
+use super::rules::OF_SERVER;
 
 /// The steps to a field: names of members, or the key of an item of a list.
 type Path = Vec<Step>;
@@ -46,16 +47,7 @@ fn leaves(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Value>) {
             for (name, value) in members {
                 let is_identity = path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind");
                 let is_meta = matches!(path.as_slice(), [Step::Member(it)] if it == "metadata");
-                let by_server = [
-                    "name",
-                    "namespace",
-                    "uid",
-                    "resourceVersion",
-                    "generation",
-                    "creationTimestamp",
-                    "deletionTimestamp",
-                ];
-                if is_identity || is_meta && by_server.contains(&name.as_str()) {
+                if is_identity || is_meta && OF_SERVER.contains(&name.as_str()) {
                     continue;
                 }
                 path.push(Step::Member(name.clone()));

@@ -1,8 +1,19 @@
 //! The checks of an API server, and the fields that it keeps and removes.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Refusal;
+
+/// The fields of the metadata that no client changes.
+pub(super) const OF_SERVER: [&str; 7] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+];
 
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
@@ -48,15 +59,7 @@ pub(super) fn check(before: &Value, asked: &Value) -> Result<(), Refusal> {
 
 /// Restores the fields that no client may change.
 pub(super) fn restore(before: &Value, object: &mut Value) {
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "generation",
-        "resourceVersion",
-    ] {
+    for field in OF_SERVER {
         let known = &before["metadata"][field];
         if let Some(metadata) = object["metadata"].as_object_mut() {
             if known.is_null() {
@@ -69,12 +72,12 @@ pub(super) fn restore(before: &Value, object: &mut Value) {
 }
 
 /// The part of a write that a subresource takes, or all but the status.
-pub(super) fn within(subresource: &str, before: &Value, object: Value) -> Value {
+pub(super) fn within(kind: &str, subresource: &str, before: &Value, object: Value) -> Value {
     if subresource.is_empty() {
         let mut object = object;
-        let kind = before["apiVersion"].as_str().unwrap_or_default();
-        let keeps = kind.contains("open-cluster-management.io") || kind.starts_with("certificates");
-        if keeps && let Some(fields) = object.as_object_mut() {
+        if has_status(kind)
+            && let Some(fields) = object.as_object_mut()
+        {
             match before.get("status") {
                 Some(status) => fields.insert("status".to_owned(), status.clone()),
                 None => fields.remove("status"),
@@ -104,26 +107,5 @@ pub(super) fn tidy(object: &mut Value) {
             Value::Object(fields) => !fields.is_empty(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
         });
-    }
-}
-
-/// RFC 7386.
-pub(super) fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Some(fields) = target.as_object_mut() else {
-        return;
-    };
-    for (name, value) in patch {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
-        }
     }
 }
