@@ -20,7 +20,7 @@
 
 mod init;
 mod outside;
-mod relay;
+pub(crate) mod relay;
 
 use std::{
     net::TcpListener,

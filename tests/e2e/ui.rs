@@ -144,9 +144,14 @@ impl<'a> Ui<'a> {
 
     /// The same of a user who is logged in.
     async fn page_of(&self, user: &Console, theme: Theme) -> Result<Page> {
+        self.page_with(&user.token()?, theme).await
+    }
+
+    /// The same with a session; an empty one is of a user who has not logged in.
+    async fn page_with(&self, token: &str, theme: Theme) -> Result<Page> {
         let log = self.stage.lab.dir().join("browser.log");
         let mut page = Page::start(&Browser::find()?, &self.server, &log).await?;
-        page.becomes(&user.token()?, theme).await?;
+        page.becomes(token, theme).await?;
         Ok(page)
     }
 

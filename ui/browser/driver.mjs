@@ -1,4 +1,5 @@
-// Drives a browser for the tests in tests/e2e/ui. It reads one request a line, JSON, from standard input, and writes one answer a line.
+// Drives a browser for the tests in tests/e2e/ui and the benchmark `ui`. It reads one request a line, JSON, from standard input, and writes
+// one answer a line.
 //
 // A small server gives the browser one origin: the stand-in for Argo CD's shell below /shell/, with a strict content-security policy, and
 // everything else from the argocd-server that the first line names, which the viewer's cookie authenticates.
@@ -111,10 +112,10 @@ function watch() {
     }).observe({type: 'longtask', buffered: true});
 }
 
-async function newPage({theme = 'light', width = 1280, height = 800} = {}) {
+async function newPage(theme) {
     await context?.close();
     context = await browser.newContext({
-        viewport: {width, height},
+        viewport: {width: 1280, height: 800},
         colorScheme: theme,
         reducedMotion: 'reduce',
         ignoreHTTPSErrors: true,
@@ -140,9 +141,9 @@ async function shown(selector = 'body') {
     return page.locator(selector).first().innerText({timeout: 1000}).catch(() => '');
 }
 
-function locate({role, name, selector, exact = false, nth = 0}) {
-    const found = selector ? page.locator(selector) : page.getByRole(role, name === undefined ? {} : {name, exact});
-    return found.nth(nth);
+function locate({role, name, selector}) {
+    const found = selector ? page.locator(selector) : page.getByRole(role, {name});
+    return found.first();
 }
 
 /** The name and the role of the focused element, as a user of the keyboard meets it. */
@@ -159,22 +160,22 @@ function focused() {
 
 const COMMANDS = {
     /** A new page, with the cookie of a viewer. */
-    async viewer({token, theme, width, height}) {
-        await newPage({theme, width, height});
+    async viewer({token, theme}) {
+        await newPage(theme);
         await context.addCookies([{name: 'argocd.token', value: token, url: origin}]);
     },
     /** Answers requests whose URL contains a text, in place of argocd-server. */
-    async answer({containing, status = 200, body}) {
+    async answer({containing, body}) {
         await page.route(
             url => url.href.includes(containing),
-            route => route.fulfill({status, contentType: 'application/json', body}),
+            route => route.fulfill({contentType: 'application/json', body}),
         );
     },
     async open({path: target}) {
         await page.goto(new URL(target, origin).href, {waitUntil: 'load'});
     },
     /** Waits until the page shows all texts, and none of the others. */
-    async until({texts = [], without = [], selector = 'body', within = 30_000}) {
+    async until({texts, without = [], selector, within}) {
         const end = Date.now() + within;
         for (;;) {
             const text = await shown(selector);
@@ -189,19 +190,16 @@ const COMMANDS = {
             await new Promise(resolve => setTimeout(resolve, POLL_MS));
         }
     },
-    text: ({selector}) => shown(selector),
-    count: target => (target.selector ? page.locator(target.selector) : page.getByRole(target.role, {name: target.name})).count(),
+    count: ({selector}) => page.locator(selector).count(),
     click: target => locate(target).click(),
     fill: ({value, ...target}) => locate(target).fill(value),
     choose: ({value, ...target}) => locate(target).selectOption(value).then(() => null),
     press: ({key}) => page.keyboard.press(key),
     type: ({value}) => page.keyboard.type(value),
-    focus: target => locate(target).focus(),
     focused: () => page.evaluate(focused),
     scroll: ({selector, by}) => page.locator(selector).first().evaluate((element, top) => element.scrollBy(0, top), by),
-    url: () => page.url(),
     /** A request that the page could send: its status and its body. */
-    request: ({path: target, headers = {}}) =>
+    request: ({path: target, headers}) =>
         page.evaluate(
             async ([url, sent]) => {
                 const answer = await fetch(url, {headers: sent, cache: 'no-store'});
@@ -219,9 +217,9 @@ const COMMANDS = {
     /** How often this page was loaded. */
     loads: () => loads,
     /** What axe-core finds serious or critical: rule, and the elements. */
-    async axe({within = '.acda'}) {
+    async axe() {
         await page.evaluate(await readFile(AXE, 'utf8'));
-        const found = await page.evaluate(root => window.axe.run(root, {resultTypes: ['violations']}), within);
+        const found = await page.evaluate(() => window.axe.run('.acda', {resultTypes: ['violations']}));
         const serious = found.violations.filter(it => ['serious', 'critical'].includes(it.impact));
         return serious.map(({id, nodes}) => `${id}: ${nodes.map(node => node.html.slice(0, 200)).join(' | ')}`);
     },

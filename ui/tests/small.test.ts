@@ -4,6 +4,7 @@ import {test} from 'node:test';
 import {path} from '../src/api/decode';
 import type {Delivery, Path} from '../src/api/types';
 import {bars, ceiling, line} from '../src/cluster/chart';
+import {moodOf} from '../src/cluster/parts';
 import {timed} from '../src/delivery/steps';
 import {summary} from '../src/panel/summary';
 import css from '../src/style/style.css';
@@ -40,6 +41,13 @@ test('bars stay inside of the chart', () => {
         {x: 0, y: 0, width: 8, height: 100},
         {x: 590, y: 50, width: 8, height: 50},
     ]);
+});
+
+test('a condition is good or bad by its type, and a roll-out waits', () => {
+    const moods = (type: string) => ['True', 'False', 'Unknown'].map(status => moodOf({type, status}));
+    assert.deepEqual(moods('Available'), ['good', 'bad', 'unclear']);
+    assert.deepEqual(moods('Degraded'), ['bad', 'good', 'unclear']);
+    assert.deepEqual(moods('Progressing'), ['waiting', 'good', 'unclear']);
 });
 
 test('each step of a delivery has its latency', () => {

@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::FutureExt as _;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -158,6 +158,9 @@ impl Fleet {
         let browser = open(&endpoint, hub).await;
         let quiet = load(&endpoint, id, sizes.pages, std::future::pending()).await?;
         let changing = load(&endpoint, id, sizes.pages, change(&objects)).await?;
+        // Each page gets a first table in any case.
+        let is_seen = changing.polls.fresh > sizes.pages;
+        ensure!(is_seen, "no page has got a change");
         Ok(Report {
             clusters: sizes.clusters,
             applications: sizes.applications,
@@ -218,7 +221,7 @@ async fn sampled(endpoint: &Endpoint, pause: Duration, tag: Option<&str>) -> Res
         let answer = endpoint.fleet(ask).await?;
         let wanted = if tag.is_some() { 304 } else { 200 };
         ensure!(answer.status == wanted, "{answer:?}, not {wanted}");
-        times.add(Some(answer.took));
+        times.add((answer.took <= LATE).then_some(answer.took));
     }
     Ok(times)
 }
@@ -245,13 +248,13 @@ async fn load(
 ) -> Result<Load> {
     let (used, begin) = (processor(process)?, Instant::now());
     let most = AtomicU64::new(0);
+    let meanwhile = async { tokio::try_join!(beside, sample(process, &most)) };
     let polls = tokio::select! {
         polls = pages::poll(endpoint, pages, POLLS) => polls?,
-        ended = beside => {
+        ended = meanwhile => {
             ended?;
-            anyhow::bail!("the changes have ended")
+            bail!("the changes and the samples have ended")
         }
-        () = sample(process, &most) => anyhow::bail!("the samples have ended"),
     };
     Ok(Load {
         polls,
@@ -262,16 +265,18 @@ async fn load(
 }
 
 /// Notes the most memory of a process, for ever.
-async fn sample(process: u32, most: &AtomicU64) {
+async fn sample(process: u32, most: &AtomicU64) -> Result<()> {
     loop {
-        most.fetch_max(resident_kib(process).unwrap_or(0), Ordering::Relaxed);
+        most.fetch_max(resident_kib(process)?, Ordering::Relaxed);
         sleep(SAMPLE).await;
     }
 }
 
-/// Changes the health of an Application in each interval, for ever.
+/// Changes the health of an Application in each interval, for ever. The hub program computes an answer more often than a value
+/// comes again, so that each of them is new.
 async fn change(hub: &Objects) -> Result<()> {
-    for health in ["Degraded", "Healthy"].into_iter().cycle() {
+    let values = ["Degraded", "Progressing", "Suspended", "Missing", "Healthy"];
+    for health in values.into_iter().cycle() {
         let patch = json!({"status": {"health": {"status": health}}});
         hub.merge(&application(0), patch).await?;
         sleep(CHANGES).await;

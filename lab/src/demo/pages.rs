@@ -1,17 +1,14 @@
 //! The end of the demo: Argo CD's server of the hub with the pages of the add-on, open to a browser outside the lab.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     Lab,
+    namespaces::relay::relay,
     progress::print,
     steps::{
         Objects,
@@ -39,7 +36,8 @@ impl Pages {
         let server = Server::of(&Objects::new(lab.hub().client())).await?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, inside)).await;
         let listener = listener.context("listen for a browser")?;
-        let relaying = relay(listener, server.ip.clone());
+        let ip: IpAddr = server.ip.parse().context("the server's IP")?;
+        let relaying = relay(listener, (ip, 443).into());
         #[expect(
             clippy::disallowed_methods,
             reason = "ends with the demo, which owns it"
@@ -68,25 +66,6 @@ impl Pages {
                 "This Argo CD was built without its UI, so it serves the API only, and no fleet page opens; set ARGOCD_UI_BIN to one \
                  with the UI (docs/testing.md).",
             );
-        }
-    }
-}
-
-/// Carries connections to the server until it is dropped.
-async fn relay(listener: TcpListener, ip: String) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => if let Ok((mut browser, _peer)) = accepted {
-                let ip = ip.clone();
-                connections.spawn(async move {
-                    if let Ok(mut server) = TcpStream::connect((ip.as_str(), 443)).await {
-                        // The two ends handle errors of the connection.
-                        drop(copy_bidirectional(&mut browser, &mut server).await);
-                    }
-                });
-            },
-            Some(_ended) = connections.join_next() => {}
         }
     }
 }

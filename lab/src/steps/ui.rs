@@ -15,7 +15,7 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
     at::At,
@@ -89,7 +89,8 @@ impl Server {
         Ok(page.contains("<html") || page.contains("<!DOCTYPE html"))
     }
 
-    async fn front_page(&self) -> Result<String> {
+    /// A connection that trusts its certificate alone.
+    pub async fn connect(&self) -> Result<TlsStream<TcpStream>> {
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes());
         let mut roots = RootCertStore::empty();
         roots.add(certificate.context("the server's certificate")?)?;
@@ -99,7 +100,12 @@ impl Server {
             .with_no_client_auth();
         let tcp = TcpStream::connect((self.ip.as_str(), 443)).await?;
         let connector = TlsConnector::from(Arc::new(config));
-        let mut tls = connector.connect("localhost".try_into()?, tcp).await?;
+        let connecting = connector.connect("localhost".try_into()?, tcp);
+        connecting.await.context("TLS with Argo CD's server")
+    }
+
+    async fn front_page(&self) -> Result<String> {
+        let mut tls = self.connect().await?;
         // HTTP/1.0, so that the answer ends with the connection.
         tls.write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
             .await?;

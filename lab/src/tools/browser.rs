@@ -4,6 +4,8 @@
 //! for Argo CD's shell is built. Only the tests of the UI need all of this: where a part cannot be installed, [`ensure`] prints the
 //! reason, and those tests are ignored with the name of the [missing] part.
 
+mod driver;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -16,6 +18,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{directory, executable, locked, on_path, output, packages, workspace};
 use crate::progress::print;
+
+pub use driver::{Driver, Site};
 
 /// The variable with the path of another Chromium.
 const CHROMIUM: &str = "CHROMIUM_BIN";

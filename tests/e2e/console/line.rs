@@ -7,7 +7,7 @@ use lab::{
     argocd,
     call::{Following, Output, call},
     product,
-    steps::{At, enrol::ARGOCD},
+    steps::{At, enrol::ARGOCD, ui::Server},
     wait,
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use tokio::process::Command;
 
 use crate::{
     sets,
-    stage::{SOON, Stage, text},
+    stage::{SOON, Stage},
 };
 
 /// `argocd`, logged in at the hub's Argo CD.
@@ -51,22 +51,20 @@ impl Console {
 
     /// Logs in at the server that the hub has.
     pub(crate) async fn on(stage: &Stage) -> Result<Self> {
-        let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
-        let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
+        let server = Server::of(&stage.hub).await?;
         let console = Self {
             program: stage.lab.tools().argocd.clone(),
-            server: format!("{ip}:443"),
+            server: format!("{}:443", server.ip),
             home: TempDir::new()?,
         };
-        let password = initial_password(stage).await?;
-        console.logs_in("admin", &password).await?;
+        console.logs_in("admin", &server.password).await?;
         Ok(console)
     }
 
     /// The same server for a local account, which `argocd-cm` has: the admin sets its password, and it logs in.
     pub(crate) async fn for_account(&self, stage: &Stage, account: &str) -> Result<Self> {
         const PASSWORD: &str = "of-a-local-account";
-        let admin = initial_password(stage).await?;
+        let admin = Server::of(&stage.hub).await?.password;
         let set = ["account", "update-password", "--account", account];
         let passwords = ["--current-password", &admin, "--new-password", PASSWORD];
         let set = [&set[..], &passwords].concat();
@@ -152,10 +150,4 @@ impl Console {
     ) -> Result<Value> {
         wait::until(what, async || self.cluster(name).await, fits).await
     }
-}
-
-/// The password of the admin, which Argo CD's server has generated.
-async fn initial_password(stage: &Stage) -> Result<String> {
-    let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
-    text(&stage.hub.until_there(&at, SOON).await?, "password")
 }

@@ -1,26 +1,22 @@
 //! A shell in a Pod, as Argo CD's UI opens one: a WebSocket to its server with the session of the person in a cookie.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{SinkExt as _, StreamExt as _};
-use lab::steps::At;
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use lab::steps::ui::Server;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
 };
 
 use super::Console;
-use crate::stage::{SOON, Stage, text};
+use crate::stage::{SOON, Stage};
 
 /// An open window. Dropping it closes it.
 pub(super) struct Shell {
@@ -32,7 +28,7 @@ pub(super) struct Shell {
 impl Shell {
     /// Opens a shell in a container of an Application's Pod; `query` names them as Argo CD's UI does.
     pub(super) async fn open(stage: &Stage, console: &Console, query: &str) -> Result<Self> {
-        let tls = console.connected(stage).await?;
+        let tls = Server::of(&stage.hub).await?.connect().await?;
         let address = format!("wss://{}/terminal?{query}", console.server);
         let mut request = address.into_client_request()?;
         let cookie = format!("argocd.token={}", console.token()?);
@@ -96,17 +92,6 @@ impl Shell {
 }
 
 impl Console {
-    /// A connection to Argo CD's server, which trusts the certificate in its Secret.
-    async fn connected(&self, stage: &Stage) -> Result<TlsStream<TcpStream>> {
-        let at = At::secret("argocd", "argocd-secret");
-        let certificate = text(&stage.hub.read(&at).await?, "tls.crt")?;
-        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
-        let tcp = TcpStream::connect(&self.server).await?;
-        let connector = TlsConnector::from(Arc::new(trusting(certificate)?));
-        let connecting = connector.connect("localhost".try_into()?, tcp);
-        connecting.await.context("TLS with Argo CD's server")
-    }
-
     /// The response of Argo CD's server to a GET, as its UI sends it.
     pub(super) async fn gets(&self, stage: &Stage, target: &str) -> Result<Value> {
         let (status, body) = self.asks(stage, "GET", target, "").await?;
@@ -122,7 +107,7 @@ impl Console {
         target: &str,
         body: &str,
     ) -> Result<(u16, String)> {
-        let mut tls = self.connected(stage).await?;
+        let mut tls = Server::of(&stage.hub).await?.connect().await?;
         let (server, token, length) = (&self.server, self.token()?, body.len());
         // HTTP/1.0, so that the response is not chunked and ends with the connection.
         let request = format!(
@@ -152,15 +137,4 @@ impl Console {
         ensure!(!token.is_empty(), "an empty session");
         Ok(token.to_owned())
     }
-}
-
-/// Trusts this one certificate, which Argo CD's server has signed itself.
-fn trusting(certificate: CertificateDer<'static>) -> Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate)?;
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }

@@ -8,7 +8,6 @@ use lab::{
         deliver::{self, Application},
         enrol, workload,
     },
-    tools::browser::Browser,
 };
 use serde_json::{Value, json};
 
@@ -57,9 +56,7 @@ pub(crate) async fn application_on_a_spoke_is_used_in_the_real_ui(stage: &Stage)
 
 /// A browser whose user has signed in with the form.
 async fn signed_in(ui: &Ui<'_>) -> Result<Page> {
-    let log = ui.stage.lab.dir().join("browser.log");
-    let mut page = Page::start(&Browser::find()?, &ui.server, &log).await?;
-    page.becomes("", Theme::Light).await?;
+    let mut page = ui.page_with("", Theme::Light).await?;
     page.goes("/login").await?;
     page.fills_at("input[name=username]", "admin").await?;
     page.fills_at("input[name=password]", &ui.server.password)

@@ -1,21 +1,16 @@
-//! One page in a headless Chromium: `ui/browser/driver.mjs` carries out a request a line, and answers each.
+//! One page in a browser, and what a user does there.
 
-use std::{fs::File, path::Path, process::Stdio, time::Duration};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use lab::{steps::ui::Server, tools::browser::Browser};
-use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    process::{Child, ChildStdin, ChildStdout, Command},
-    time::timeout,
+use lab::{
+    steps::ui::Server,
+    tools::browser::{Browser, Driver, Site},
 };
+use serde_json::{Value, json};
 
 use super::is_real;
 use crate::stage::SOON;
-
-/// Longer than any request of the driver takes, so that its own errors arrive.
-const BOUND: Duration = Duration::from_mins(2);
 
 /// The colours that the user prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +20,7 @@ pub(super) enum Theme {
 }
 
 impl Theme {
-    /// Its name in the query of the shell, in pictures, and for the browser.
+    /// Its name in the query of the shell, and for the browser.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -36,41 +31,19 @@ impl Theme {
 
 /// A browser with one page. It ends when this is dropped.
 pub(super) struct Page {
-    _process: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    driver: Driver,
 }
 
 impl Page {
     /// Starts a browser in front of Argo CD's UI, or of the stand-in for its shell.
     pub(super) async fn start(browser: &Browser, server: &Server, log: &Path) -> Result<Self> {
-        let real = format!("https://{}", server.ip);
-        let direct = is_real().then_some(real);
-        let log = File::options().create(true).append(true).open(log)?;
-        let mut process = Command::new(&browser.node)
-            .arg(browser.script("driver.mjs"))
-            .current_dir(&browser.sources)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .context("start the driver of the browser")?;
-        let pipes = process.stdin.take().zip(process.stdout.take());
-        let (input, output) = pipes.context("the driver's pipes")?;
-        let mut page = Self {
-            _process: process,
-            input,
-            output: BufReader::new(output),
+        let site = Site {
+            host: &server.ip,
+            certificate: &server.certificate,
+            is_real: is_real(),
         };
-        let settings = json!({
-            "executable": browser.chromium,
-            "shell": browser.shell,
-            "direct": direct,
-            "argocd": {"host": server.ip, "certificate": server.certificate},
-        });
-        page.exchange(&settings).await?;
-        Ok(page)
+        let driver = Driver::start(browser, site, log).await?;
+        Ok(Self { driver })
     }
 
     /// A new page with the session of a user.
@@ -80,34 +53,8 @@ impl Page {
             .map(drop)
     }
 
-    async fn does(&mut self, name: &str, mut request: Value) -> Result<Value> {
-        request["do"] = name.into();
-        let done = self.exchange(&request).await;
-        done.with_context(|| format!("the browser fails to {name}"))
-    }
-
-    async fn exchange(&mut self, request: &Value) -> Result<Value> {
-        let mut line = request.to_string();
-        line.push('\n');
-        let exchanging = async {
-            self.input.write_all(line.as_bytes()).await?;
-            self.input.flush().await?;
-            let mut answer = String::new();
-            self.output.read_line(&mut answer).await?;
-            anyhow::Ok(answer)
-        };
-        let answer = timeout(BOUND, exchanging).await.context("no answer")??;
-        ensure!(!answer.is_empty(), "the driver ended: see browser.log");
-        let mut answer: Value = serde_json::from_str(&answer)?;
-        match answer["error"].as_str() {
-            None => Ok(answer["result"].take()),
-            Some(error) => bail!(
-                "{error}\nat {}, refused or thrown: {}\nthe page:\n{}",
-                answer["url"],
-                answer["faults"],
-                answer["shown"].as_str().unwrap_or_default()
-            ),
-        }
+    async fn does(&mut self, name: &str, request: Value) -> Result<Value> {
+        self.driver.does(name, request).await
     }
 
     /// Goes to a path of the origin.

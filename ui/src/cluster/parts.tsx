@@ -3,6 +3,7 @@ import type {Cluster, ClusterDetails, Condition, Count, Trouble} from '../api/ty
 import {Word} from '../parts/mark';
 import type {Mood} from '../parts/mood';
 import {applicationUrl, onLink} from '../parts/route';
+import {Table} from '../parts/table';
 import {Age, Long} from '../parts/text';
 import {age, left, oneLine} from '../text/format';
 
@@ -11,7 +12,8 @@ const BAD_IF_TRUE = new Set(['Degraded']);
 /** OCM's condition of a roll-out: true while one goes on, false when it is complete. */
 const PROGRESSING = 'Progressing';
 
-function moodOf({type, status}: Condition): Mood {
+/** The mood of a condition. */
+export function moodOf({type, status}: Pick<Condition, 'type' | 'status'>): Mood {
     if (status === 'Unknown') {
         return 'unclear';
     }
@@ -25,36 +27,14 @@ export function Conditions({conditions, now}: {conditions: Condition[]; now: num
     if (conditions.length === 0) {
         return <p className='acda-muted'>The add-on has no conditions yet.</p>;
     }
-    return (
-        <table className='acda-plain'>
-            <thead>
-                <tr>
-                    <th scope='col'>Condition</th>
-                    <th scope='col'>Status</th>
-                    <th scope='col'>Reason</th>
-                    <th scope='col'>Age</th>
-                    <th scope='col'>Message</th>
-                </tr>
-            </thead>
-            <tbody>
-                {conditions.map((it, index) => (
-                    <tr key={index}>
-                        <th scope='row'>{oneLine(it.type).slice(0, 100)}</th>
-                        <td>
-                            <Word mood={moodOf(it)}>{oneLine(it.status).slice(0, 20)}</Word>
-                        </td>
-                        <td>{oneLine(it.reason).slice(0, 100)}</td>
-                        <td>
-                            <Age at={it.lastTransitionTime} now={now} />
-                        </td>
-                        <td>
-                            <Long text={it.message} />
-                        </td>
-                    </tr>
-                ))}
-            </tbody>
-        </table>
-    );
+    const rows = conditions.map(it => [
+        oneLine(it.type).slice(0, 100),
+        <Word mood={moodOf(it)}>{oneLine(it.status).slice(0, 20)}</Word>,
+        oneLine(it.reason).slice(0, 100),
+        <Age at={it.lastTransitionTime} now={now} />,
+        <Long text={it.message} />,
+    ]);
+    return <Table heads={['Condition', 'Status', 'Reason', 'Age', 'Message']} rows={rows} />;
 }
 
 function ApplicationLink({namespace, name}: {namespace: string; name: string}) {
@@ -73,36 +53,15 @@ export function Troubles({troubles, isCut, now}: {troubles: Trouble[]; isCut: bo
     if (troubles.length === 0) {
         return <p className='acda-muted'>No Application of this cluster needs attention.</p>;
     }
+    const rows = troubles.map(it => [
+        <ApplicationLink namespace={it.namespace} name={it.name} />,
+        <Word mood='bad'>{oneLine(it.reason).slice(0, 100)}</Word>,
+        <Age at={it.since} now={now} />,
+        <Long text={it.cause} />,
+    ]);
     return (
         <>
-            <table className='acda-plain'>
-                <thead>
-                    <tr>
-                        <th scope='col'>Application</th>
-                        <th scope='col'>Reason</th>
-                        <th scope='col'>Age</th>
-                        <th scope='col'>Cause</th>
-                    </tr>
-                </thead>
-                <tbody>
-                    {troubles.map((it, index) => (
-                        <tr key={index}>
-                            <th scope='row'>
-                                <ApplicationLink namespace={it.namespace} name={it.name} />
-                            </th>
-                            <td>
-                                <Word mood='bad'>{oneLine(it.reason).slice(0, 100)}</Word>
-                            </td>
-                            <td>
-                                <Age at={it.since} now={now} />
-                            </td>
-                            <td>
-                                <Long text={it.cause} />
-                            </td>
-                        </tr>
-                    ))}
-                </tbody>
-            </table>
+            <Table heads={['Application', 'Reason', 'Age', 'Cause']} rows={rows} />
             {isCut && <p className='acda-muted'>There are more: argocd-agentctl status --applications lists all.</p>}
         </>
     );

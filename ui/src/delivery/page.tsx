@@ -6,6 +6,7 @@ import {useNow} from '../poll/use';
 import {Next} from '../parts/copy';
 import {Answered, Card} from '../parts/frame';
 import {Word} from '../parts/mark';
+import {Table} from '../parts/table';
 import {Age, Long} from '../parts/text';
 import {oneLine} from '../text/format';
 import {useWay} from './asked';
@@ -16,32 +17,8 @@ function Writers({writers, now}: {writers: Writer[]; now: number}) {
     if (writers.length === 0) {
         return <p className='acda-muted'>The object has no record of its writers.</p>;
     }
-    return (
-        <table className='acda-plain'>
-            <thead>
-                <tr>
-                    <th scope='col'>Writer</th>
-                    <th scope='col'>Age</th>
-                    <th scope='col'>Wrote</th>
-                </tr>
-            </thead>
-            <tbody>
-                {writers.map((it, index) => (
-                    <tr key={index}>
-                        <th scope='row'>
-                            <Long text={it.manager} />
-                        </th>
-                        <td>
-                            <Age at={it.at} now={now} />
-                        </td>
-                        <td>
-                            <Long text={it.wrote.join(', ')} />
-                        </td>
-                    </tr>
-                ))}
-            </tbody>
-        </table>
-    );
+    const rows = writers.map(it => [<Long text={it.manager} />, <Age at={it.at} now={now} />, <Long text={it.wrote.join(', ')} />]);
+    return <Table heads={['Writer', 'Age', 'Wrote']} rows={rows} />;
 }
 
 const VERDICTS = {

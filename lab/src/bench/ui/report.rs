@@ -50,7 +50,7 @@ pub(super) struct Report {
     pub(super) idle: [Duration; 2],
     /// Resident memory without a page, in KiB.
     pub(super) idle_kib: u64,
-    /// The first answer after the start of the hub program.
+    /// The first answer since the start of the hub program.
     pub(super) first: Duration,
     /// The bytes of an answer: compressed, and not.
     pub(super) bytes: [usize; 2],
@@ -155,18 +155,18 @@ impl Report {
 
     /// The first table in a browser. Its median counts: the first page also waits for the start of Chromium.
     fn opened(&self) -> Option<Line> {
-        let reason = match &self.browser {
+        let (figure, is_within) = match &self.browser {
             InBrowser::Absent => return None,
-            InBrowser::Failed(reason) => reason.lines().next().unwrap_or_default().to_owned(),
-            InBrowser::Opened(times) => times.reply(),
-        };
-        let is_within = match &self.browser {
-            InBrowser::Opened(times) => {
-                matches!(times.percentile(50), Figure::Time(time) if time <= FIRST)
+            InBrowser::Failed(reason) => {
+                (reason.lines().next().unwrap_or_default().to_owned(), false)
             }
-            InBrowser::Absent | InBrowser::Failed(_) => false,
+            InBrowser::Opened(times) => {
+                let median = times.percentile(50);
+                let is_within = matches!(median, Figure::Time(time) if time <= FIRST);
+                (times.reply(), is_within)
+            }
         };
-        let line = Line::plain("first table in Chromium, p50 / p99", &reason);
+        let line = Line::plain("first table in Chromium, p50 / p99", &figure);
         Some(line.within(format!("p50 {}", Figure::Time(FIRST)), !is_within))
     }
 
