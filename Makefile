@@ -46,7 +46,7 @@ e2e:
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace --test e2e -- $(TEST)
 
-# The same, and records how long the groups take: that balances the two parts that run at once.
+# The same, and records how long the groups take: that balances the parts that run at once.
 e2e-durations: export LAB_DURATIONS := $(CURDIR)/tests/e2e/durations.txt
 e2e-durations: e2e
 

@@ -82,7 +82,7 @@ use lab::{
 };
 
 fn main() -> ExitCode {
-    // Two parts run at once. The durations, which a run of `make e2e-durations` records, balance them.
+    // Several parts run at once. The durations, which a run of `make e2e-durations` records, balance them.
     let groups = vec![
         control_planes(),
         hub_side(),

@@ -200,18 +200,32 @@ pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
     stage.enrolled(1).await?;
     let mut app = compared(stage, "left-alone").await?;
+    let mut other = compared(stage, "beside-left-alone").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("left-alone"));
     let edit = json!({
         "metadata": {"labels": {LABEL: "true"}},
         "spec": {"source": {"path": "somewhere-else"}},
     });
     spoke.merge(&at, edit).await?;
-    "v2".clone_into(&mut app.revision);
-    app.apply(&stage.hub).await?;
-    // A later delivery shows that the principal has seen this one.
-    let other = stage.greeter("beside-left-alone", 1).await?;
-    other.apply(&stage.hub).await?;
-    deliver::until_healthy(&stage.hub, &other.at, "").await?;
+    // The agent watches both: when it reverts the later edit, it has seen the label.
+    let beside = Stage::replica("beside-left-alone");
+    let later = json!({"spec": {"source": {"path": "elsewhere"}}});
+    spoke.merge(&beside, later).await?;
+    let is_at = |app: &Value, revision: &str| {
+        let source = &app["spec"]["source"];
+        source["path"] == workload::PATH && source["targetRevision"] == revision
+    };
+    spoke
+        .until(&beside, "is reverted", SOON, |app| is_at(app, "v1"))
+        .await?;
+    // The principal delivers both changes of the hub in their order.
+    for app in [&mut app, &mut other] {
+        "v2".clone_into(&mut app.revision);
+        app.apply(&stage.hub).await?;
+    }
+    spoke
+        .until(&beside, "is delivered", BOUND, |app| is_at(app, "v2"))
+        .await?;
     let alone = spoke.read(&at).await?;
     let source = &alone["spec"]["source"];
     ensure!(
@@ -221,12 +235,8 @@ pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     spoke
         .merge(&at, json!({"metadata": {"labels": {LABEL: null}}}))
         .await?;
-    let again = |app: &Value| {
-        let source = &app["spec"]["source"];
-        source["path"] == workload::PATH && source["targetRevision"] == "v2"
-    };
     spoke
-        .until(&at, "is as the hub wants it", SOON, again)
+        .until(&at, "is as the hub wants it", SOON, |app| is_at(app, "v2"))
         .await?;
     stage.clear(&app).await?;
     stage.clear(&other).await

@@ -2,9 +2,11 @@
 
 use std::{
     env,
+    num::NonZero,
     path::Path,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
+    thread::available_parallelism,
     time::Duration,
 };
 
@@ -33,16 +35,16 @@ use crate::{
 /// several times what any other test takes on two slow processors.
 const BOUND: Duration = Duration::from_mins(12);
 
-/// How many parts run at the same time.
-const PARTS: usize = 2;
+/// The most parts that run at the same time: each has control planes of its own, which need memory.
+const MOST_PARTS: usize = 6;
 
 /// The variable with the path of the table of durations that a run rewrites.
 const RECORD: &str = "LAB_DURATIONS";
 
 /// The main of a test runner: understands the arguments of Rust's test harness.
 ///
-/// Two parts of the groups run at the same time, each by a process of its own on labs of its own; all groups one after
-/// the other with `--test-threads=1`. `durations` is the table that balances the parts.
+/// Several parts of the groups run at the same time, each by a process of its own on labs of its own; all groups one
+/// after the other with `--test-threads=1`. `durations` is the table that balances the parts.
 pub fn main(groups: Vec<TestGroup>, durations: &str) -> ExitCode {
     lab_kubelet::maybe_become_container();
     namespaces::maybe_become_init();
@@ -58,11 +60,12 @@ pub fn main(groups: Vec<TestGroup>, durations: &str) -> ExitCode {
 fn run_parts(groups: Vec<TestGroup>, durations: &str) -> Result<ExitCode> {
     let durations = Durations::parse(durations)?;
     let mut arguments = Arguments::from_args();
-    let part = parts::ours()?.filter(|part| *part < PARTS);
+    let count = count_for(available_parallelism().map_or(1, NonZero::get));
+    let part = parts::ours()?.filter(|part| *part < count);
     let is_whole = part.is_none() && arguments.test_threads != Some(1);
     if is_whole && !arguments.list && !namespaces::are_ours() {
         Tools::ensure()?;
-        return parts::run(PARTS);
+        return parts::run(count);
     }
     // Labs of one process use the same addresses.
     arguments.test_threads = Some(1);
@@ -87,12 +90,17 @@ fn run_parts(groups: Vec<TestGroup>, durations: &str) -> Result<ExitCode> {
             let groups = durations::divide(groups);
             let names: Vec<String> = groups.iter().map(TestGroup::name).collect();
             let ours = match part {
-                Some(part) => durations.part(groups, part, PARTS, |it| is_selected(&arguments, it)),
+                Some(part) => durations.part(groups, part, count, |it| is_selected(&arguments, it)),
                 None => groups,
             };
             run_groups(&arguments, &ours, &names)
         }
     }
+}
+
+/// How many parts run at the same time: one more than processors, because about half of the time a test waits.
+fn count_for(processors: usize) -> usize {
+    processors.saturating_add(1).min(MOST_PARTS)
 }
 
 /// Whether the arguments select a test by its name.
