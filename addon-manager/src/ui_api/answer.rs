@@ -1,8 +1,11 @@
 //! Responses: JSON with tags and encodings, and errors with a next step.
 
+use std::error::Error;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
+use runtime::error::Chain;
 use serde_json::json;
 
 use super::{
@@ -23,18 +26,19 @@ const VARY: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 /// Answers with a snapshot, as the client's headers want it.
 pub fn snapshot(snapshot: &Snapshot, headers: &HeaderMap) -> Answer {
     let known = snapshot.is_known(headers);
-    let packed = (!known && reads_gzip(headers)).then(|| snapshot.gzip());
-    let packed = packed.flatten();
-    let (status, body) = match (known, packed) {
-        (true, _) => (StatusCode::NOT_MODIFIED, Bytes::new()),
-        (false, Some(packed)) => (StatusCode::OK, packed.clone()),
-        (false, None) => (StatusCode::OK, snapshot.json().clone()),
+    let packed = !known && reads_gzip(headers);
+    let mut response = match (known, packed) {
+        (true, _) => with(StatusCode::NOT_MODIFIED, Bytes::new()),
+        (false, true) => with(StatusCode::OK, snapshot.gzip().clone()),
+        (false, false) => match snapshot.json() {
+            Ok(json) => with(StatusCode::OK, json),
+            Err(error) => return broken(&error),
+        },
     };
-    let mut response = with(status, body);
     let headers = response.headers_mut();
     headers.insert(header::ETAG, snapshot.tag().clone());
     headers.insert(header::VARY, VARY);
-    if packed.is_some() {
+    if packed {
         headers.insert(header::CONTENT_ENCODING, GZIP);
     }
     response
@@ -44,6 +48,16 @@ pub fn snapshot(snapshot: &Snapshot, headers: &HeaderMap) -> Answer {
 pub fn error(status: StatusCode, error: &str, next: &str) -> Answer {
     let body = json!({ "error": error, "next": next }).to_string();
     with(status, body.into())
+}
+
+/// Answers that an answer cannot be written, and logs why.
+pub fn broken(error: &(dyn Error + 'static)) -> Answer {
+    tracing::error!(error = %Chain(error), "cannot write an answer for the UI");
+    self::error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal error",
+        "look at the log of the hub program, and report this",
+    )
 }
 
 /// Answers a request that is refused.
@@ -101,7 +115,7 @@ mod tests {
         assert_eq!(again.headers()[header::ETAG], first.headers()[header::ETAG]);
         assert!(!again.headers().contains_key(header::CONTENT_ENCODING));
         assert!(body(again).await.is_empty());
-        assert_eq!(&body(first).await, content.json());
+        assert_eq!(body(first).await, content.json().unwrap());
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use ocm::name::{AddonName, ClusterName};
 use principal::{Cursor, Fleet, Sessions};
-use runtime::{clock::Clock, error::Chain};
+use runtime::clock::Clock;
 use tokio::{
     sync::{Mutex, watch},
     task::yield_now,
@@ -101,14 +101,7 @@ impl Missing {
                 "the hub program does not know this Application",
                 "wait some seconds if it is new; if this stays, check that Argo CD and the hub program use the same hub",
             ),
-            Self::Broken(error) => {
-                tracing::error!(error = %Chain(error), "cannot write an answer for the UI");
-                (
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal error",
-                    "look at the log of the hub program, and report this",
-                )
-            }
+            Self::Broken(error) => return answer::broken(error),
         };
         answer::error(status, error, next)
     }
