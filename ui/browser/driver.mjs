@@ -62,6 +62,7 @@ function forward(request, response) {
         },
     );
     upstream.on('error', error => {
+        console.error(`${request.url}: ${error}`);
         response.writeHead(502, {'content-type': 'text/plain'});
         response.end(String(error));
     });

@@ -171,6 +171,7 @@ test('a request that argocd-server refuses is explained by the Application', () 
     ];
     const known = at({name: 'paris'}, conditions);
     assert.equal(known.cause, 'project "web" refuses; also: and more');
+    assert.deepEqual([known.blocked, unknown.blocked], [true, undefined]);
     assert.match(known.next, /AppProject argocd\/web/);
     for (const none of ['x', {}, [{type: 'ArgoCDAgentOther', message: 1}]]) {
         assert.match(at({}, none).cause, /^"" is no cluster/);

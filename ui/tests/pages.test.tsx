@@ -175,7 +175,7 @@ test('the page of a cluster shows conditions, certificate, counts, troubles and 
 
 test('the tab shows the way, the next step, the writers and the last changes', async () => {
     server.answer = () => json(pathJson());
-    const container = await open(<registered.Delivery application={APPLICATION} />, 'On its way');
+    const container = await open(<registered.Delivery application={APPLICATION} />, 'The agent is not connected');
     const stations = all(container, '.acda-station button').map(it => it.textContent);
     assert.match(stations[0] ?? '', /^routing: good/);
     assert.match(stations[1] ?? '', /^cluster: waiting/);
@@ -191,12 +191,34 @@ test('the tab shows the way, the next step, the writers and the last changes', a
     assert.equal(server.requests[0]?.headers['Argocd-Project-Name'], 'web');
 });
 
+test('the tab names the step that blocks an Application, and the panel does so too', async () => {
+    const hops = [{hop: 'name', state: 'bad', text: 'is taken', next: null, at: null}];
+    const connection = {state: 'yes', since: null};
+    server.answer = () => json(pathJson({verdict: 'bad', hops, connection}));
+    await open(<registered.Delivery application={APPLICATION} />, 'Blocked at the step name');
+    await open(<registered.Panel application={APPLICATION} />, 'connected, blocked');
+});
+
+test('a refused Application with a condition of the add-on is blocked', async () => {
+    server.answer = () => new Response('Unauthorized extension request', {status: 401});
+    const conditions = [{type: 'ArgoCDAgentNotAdmitted', message: 'the project refuses'}];
+    await open(<registered.Panel application={{...APPLICATION, status: {conditions}}} />, 'blockedthe project refuses');
+});
+
+test('the page of a disconnected cluster does not call its Applications healthy', async () => {
+    const cluster = clusterJson('berlin', {connected: {state: 'no', since: null}});
+    server.answer = () => json(detailsJson({cluster, troubles: []}));
+    visit('/fleet?cluster=berlin');
+    const container = await open(<registered.Fleet />, 'changes wait, and states of Applications are those from before');
+    assert.ok(!container.textContent?.includes('No Application of this cluster needs attention'));
+});
+
 test('a command is copied, and the outcome is announced', async () => {
     let copied = '';
     const clipboard = {writeText: async (text: string) => void (copied = text)};
     Object.defineProperty(navigator, 'clipboard', {value: clipboard, configurable: true});
     server.answer = () => json(pathJson());
-    const container = await open(<registered.Delivery application={APPLICATION} />, 'On its way');
+    const container = await open(<registered.Delivery application={APPLICATION} />, 'The agent is not connected');
     click(one(container, '[aria-label="copy the command"]'));
     await until(() => all(container, '[role=status]').some(it => it.textContent === 'copied'));
     assert.equal(copied, 'argocd-agentctl status berlin -o wide');
@@ -220,7 +242,7 @@ test('the status panel opens the delivery where Argo CD offers it', async () => 
     server.answer = () => json(pathJson({timeline: [deliveryJson({reported: null, isOperation: true})]}));
     let opened = 0;
     const container = await open(<registered.Panel application={APPLICATION} openFlyout={() => (opened += 1)} />, 'Lag: ');
-    click(one(container, '[aria-label="show the delivery"]'));
+    click(one(container, '[aria-label="Details of the delivery"]'));
     assert.equal(opened, 1);
 });
 

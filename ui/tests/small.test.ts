@@ -80,6 +80,17 @@ test('the status panel shows the connection, the last delivery and the cause', (
     });
 });
 
+test('the status panel of a blocked Application is not that of a connected agent', () => {
+    const hop = {hop: 'name', state: 'bad', text: 'is taken', next: null, at: null};
+    const connection = {state: 'yes', since: null};
+    const blocked = summary(decoded({verdict: 'bad', hops: [hop], connection}), NOW);
+    assert.deepEqual([blocked?.mood, blocked?.agent], ['bad', 'connected, blocked']);
+    const failed = summary(decoded({verdict: 'bad', hops: [{...hop, hop: 'sync'}], connection}), NOW);
+    assert.equal(failed?.agent, 'connected, failed');
+    const fine = summary(decoded({verdict: 'good', hops: [], connection}), NOW);
+    assert.deepEqual([fine?.mood, fine?.agent], ['good', 'connected']);
+});
+
 test('the status panel shows how long a change waits', () => {
     const waiting = summary(decoded({timeline: [deliveryJson({reported: null})]}), NOW);
     assert.equal(waiting?.delivery, '59s ago, not yet reported');

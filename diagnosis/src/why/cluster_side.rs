@@ -147,6 +147,16 @@ fn look_there(route: &Route) -> String {
     )
 }
 
+/// What helps after a sync that failed with this message of Argo CD.
+fn cure(message: &str) -> &'static str {
+    // Of the API server: namespaces "NAME" not found.
+    if message.contains("namespaces \"") && message.contains("\" not found") {
+        "add CreateNamespace=true to spec.syncPolicy.syncOptions, or create the namespace on the cluster, then sync again"
+    } else {
+        "fix the cause in the message, then sync again"
+    }
+}
+
 fn sync(app: Application<'_>) -> Hop {
     let text = |pointer| text(app.value(), pointer);
     let status = text("/status/sync/status");
@@ -166,7 +176,7 @@ fn sync(app: Application<'_>) -> Hop {
     let hop = |state| Hop::new("sync", state, summary.clone()).at(at);
     let running = operation.is_some_and(OperationState::is_active);
     if matches!(phase, "Failed" | "Error") {
-        hop(State::Bad).next("fix the cause in the message, then sync again")
+        hop(State::Bad).next(cure(text("/status/operationState/message")))
     } else if status == "Synced" {
         hop(State::Good)
     } else if running || app.operation().is_some() {

@@ -151,7 +151,10 @@ fn name(judged: &Judged<'_>, cluster: &str) -> Hop {
     let text = format!(
         "is not delivered: on cluster {cluster} the name is taken by the older Application in namespace {keeper}"
     );
-    Hop::new("name", State::Bad, text).next("rename one of the two")
+    Hop::new("name", State::Bad, text).next(
+        "create one of the two again under another name, and for another namespace of the cluster if both deploy the \
+         same objects",
+    )
 }
 
 fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {

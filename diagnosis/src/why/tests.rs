@@ -274,6 +274,24 @@ fn why_shows_failed_sync_and_argo_cd_errors() {
 }
 
 #[test]
+fn why_explains_a_sync_into_a_missing_namespace() {
+    let mut app = application("paris", "shop", &to("in-cluster"));
+    app["status"]["operationState"]["phase"] = json!("Failed");
+    for (message, is_missing) in [
+        (
+            r#"reason: namespaces "orders" not found (retried 2 times)"#,
+            true,
+        ),
+        (r#"deployments.apps "orders" not found"#, false),
+        (r#"namespaces "orders" is forbidden"#, false),
+    ] {
+        app["status"]["operationState"]["message"] = json!(message);
+        let next = why(&facts(app.clone())).next.unwrap();
+        assert_eq!(next.contains("CreateNamespace=true"), is_missing, "{next}");
+    }
+}
+
+#[test]
 fn why_explains_a_hub_local_application() {
     let why_local = why(&facts(application("argocd", "shop", &to("in-cluster"))));
     assert_eq!((why_local.cluster, why_local.verdict), (None, State::Good));

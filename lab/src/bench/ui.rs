@@ -41,6 +41,7 @@ use super::{
 use crate::{
     Cluster, Lab, argocd,
     process::Process,
+    progress::print,
     steps::{At, Objects},
     tools::browser::Browser,
     wait,
@@ -235,7 +236,10 @@ async fn open(endpoint: &Arc<Endpoint>, hub: &Cluster) -> InBrowser {
     match browser::first_tables(&browser, Arc::clone(endpoint), &log).await {
         Ok(times) => InBrowser::Opened(times),
         // The other figures have taken long.
-        Err(error) => InBrowser::Failed(format!("{error:#}")),
+        Err(error) => {
+            print(format_args!("{error:#}"));
+            InBrowser::Failed(format!("{error:#}"))
+        }
     }
 }
 

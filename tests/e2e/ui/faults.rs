@@ -100,7 +100,7 @@ pub(crate) async fn name_conflict_is_found_on_the_page(stage: &Stage) -> Result<
     second.apply(&stage.hub).await?;
     let texts = [
         "the name is taken by the older Application in namespace spoke1",
-        "rename one of the two",
+        "create one of the two again under another name",
     ];
     finds(&ui, (ARGOCD, "ui-name"), &texts, "name is taken").await?;
     clear_loser(stage, &second).await?;

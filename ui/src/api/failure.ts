@@ -10,6 +10,8 @@ export interface Failure {
     lasting: boolean;
     /** Whether argocd-server refused the request before the hub program got it. */
     forbidden?: boolean;
+    /** Whether the Application itself has the cause: it is blocked, whatever else is not known. */
+    blocked?: boolean;
 }
 
 /** A refused answer, as far as it was read. */

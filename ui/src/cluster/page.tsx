@@ -44,7 +44,7 @@ function Content({details, now}: {details: ClusterDetails; now: number}) {
         <>
             <State details={details} now={now} />
             <Card title='Applications that need attention'>
-                <Troubles troubles={details.troubles} isCut={details.troublesCut} now={now} />
+                <Troubles details={details} now={now} />
             </Card>
             <Card title='Conditions'>
                 <Conditions conditions={details.conditions} now={now} />

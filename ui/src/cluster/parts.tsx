@@ -1,5 +1,5 @@
 import {React} from '../react';
-import type {Cluster, ClusterDetails, Condition, Count, Trouble} from '../api/types';
+import type {Cluster, ClusterDetails, Condition, Count} from '../api/types';
 import {Word} from '../parts/mark';
 import type {Mood} from '../parts/mood';
 import {applicationUrl, onLink} from '../parts/route';
@@ -49,9 +49,13 @@ function ApplicationLink({namespace, name}: {namespace: string; name: string}) {
     );
 }
 
-export function Troubles({troubles, isCut, now}: {troubles: Trouble[]; isCut: boolean; now: number}) {
+export function Troubles({details, now}: {details: ClusterDetails; now: number}) {
+    const {cluster, troubles, troublesCut: isCut} = details;
+    const {state} = cluster.connected;
+    const isAway = state === 'no' || state === 'unknown';
+    const away = isAway && <p>The agent is not connected: changes wait, and states of Applications are those from before.</p>;
     if (troubles.length === 0) {
-        return <p className='acda-muted'>No Application of this cluster needs attention.</p>;
+        return away || <p className='acda-muted'>No Application of this cluster needs attention.</p>;
     }
     const rows = troubles.map(it => [
         <ApplicationLink namespace={it.namespace} name={it.name} />,
@@ -61,6 +65,7 @@ export function Troubles({troubles, isCut, now}: {troubles: Trouble[]; isCut: bo
     ]);
     return (
         <>
+            {away}
             <Table heads={['Application', 'Reason', 'Age', 'Cause']} rows={rows} />
             {isCut && <p className='acda-muted'>There are more: argocd-agentctl status --applications lists all.</p>}
         </>

@@ -5,7 +5,7 @@ import {Mark, Word} from '../parts/mark';
 import {Age, Long} from '../parts/text';
 import {clean, cut} from '../text/format';
 
-export const STATE_WORDS: Record<HopState, string> = {
+const STATE_WORDS: Record<HopState, string> = {
     good: 'good',
     unclear: 'unclear',
     waiting: 'waiting',
@@ -13,12 +13,12 @@ export const STATE_WORDS: Record<HopState, string> = {
 };
 
 /** The words for a state of a hop. Health and sync on the cluster are not blocked but bad. */
-function stateWord({hop, state}: Hop): string {
+export function stateWord({hop, state}: Hop): string {
     return state === 'bad' && (hop === 'sync' || hop === 'health' || hop === 'argo-cd') ? 'failed' : STATE_WORDS[state];
 }
 
 /** Names of hops are ours, but cut all the same. */
-function nameOf(hop: Hop): string {
+export function nameOf(hop: Hop): string {
     return cut(clean(hop.hop), 40).text;
 }
 

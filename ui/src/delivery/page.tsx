@@ -6,11 +6,12 @@ import {useNow} from '../poll/use';
 import {Next} from '../parts/copy';
 import {Answered, Card} from '../parts/frame';
 import {Word} from '../parts/mark';
+import type {Mood} from '../parts/mood';
 import {Table} from '../parts/table';
 import {Age, Long} from '../parts/text';
 import {oneLine} from '../text/format';
 import {useWay} from './asked';
-import {Hops, STATE_WORDS} from './hops';
+import {Hops, nameOf, stateWord} from './hops';
 import {Timeline} from './timeline';
 
 function Writers({writers, now}: {writers: Writer[]; now: number}) {
@@ -25,20 +26,38 @@ const VERDICTS = {
     good: 'Delivered, and in order',
     unclear: 'Not everything is known',
     waiting: 'On its way',
-    bad: 'Something is in the way',
+    bad: 'Blocked',
 };
 
-/** The verdict of an Application that stays on the hub is about the hub. */
-function verdict({cluster, verdict: state}: Path): string {
-    return cluster === null && state === 'good' ? 'Stays on the hub' : VERDICTS[state];
+/** Whether nothing passes between hub and cluster. */
+function isCutOff({connection}: Path): boolean {
+    return connection?.state === 'no' || connection?.state === 'unknown';
+}
+
+/** The verdict in a sentence. That of an Application that stays on the hub is about the hub. */
+function verdict(path: Path): {mood: Mood; text: string} {
+    const {cluster, verdict: state, hops} = path;
+    if (cluster === null && state === 'good') {
+        return {mood: state, text: 'Stays on the hub'};
+    }
+    const culprit = hops.find(it => it.state === 'bad');
+    if (state === 'bad' && culprit) {
+        const [first, ...rest] = stateWord(culprit);
+        return {mood: state, text: `${first?.toUpperCase()}${rest.join('')} at the step ${nameOf(culprit)}`};
+    }
+    if (isCutOff(path)) {
+        return {mood: 'bad', text: 'The agent is not connected; the states below are the last known ones'};
+    }
+    return {mood: state, text: VERDICTS[state]};
 }
 
 function Verdict({path}: {path: Path}) {
-    const {cluster, verdict: state, next} = path;
+    const {cluster, next} = path;
+    const {mood, text} = verdict(path);
     return (
         <div className='acda-verdict' role='status' aria-live='polite'>
-            <Word mood={state}>
-                <strong>{verdict(path)}</strong> <span className='acda-hidden'>({STATE_WORDS[state]})</span>
+            <Word mood={mood}>
+                <strong>{text}</strong>
             </Word>
             {cluster !== null && (
                 <span>

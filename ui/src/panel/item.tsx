@@ -8,7 +8,7 @@ import {cut} from '../text/format';
 import {summary} from './summary';
 
 /** Characters of a cause: the panel has little room, the tab shows all. */
-const SHORT = 120;
+const SHORT = 200;
 
 function short(text: string): string {
     const {text: start, isAll} = cut(text, SHORT);
@@ -34,8 +34,8 @@ export function PanelItem({application, openFlyout}: ViewProps) {
             <div className='acda-panel-head'>
                 <span className='acda-panel-title'>AGENT</span>
                 {openFlyout && (
-                    <button type='button' className='acda-button' onClick={() => openFlyout()} aria-label='show the delivery'>
-                        <span aria-hidden='true'>···</span>
+                    <button type='button' className='acda-button' onClick={() => openFlyout()} aria-label='Details of the delivery'>
+                        Details
                     </button>
                 )}
             </div>
@@ -55,7 +55,10 @@ export function PanelItem({application, openFlyout}: ViewProps) {
             )}
             {failure !== null && (data === null || failure.lasting) && (
                 <div className='acda-panel-cause' title={failure.next}>
-                    <Word mood='unclear'>not known</Word> {short(failure.cause)}; next step: {short(failure.next)}
+                    <div className='acda-panel-value'>
+                        {failure.blocked ? <Word mood='bad'>blocked</Word> : <Word mood='unclear'>not known</Word>}
+                    </div>
+                    {short(failure.cause)}; next step: {short(failure.next)}
                 </div>
             )}
         </div>

@@ -2,6 +2,7 @@
 
 import type {Connected, Delivery, Hop, Path} from '../api/types';
 import {connectionText} from '../fleet/judge';
+import {stateWord} from '../delivery/hops';
 import type {Mood} from '../parts/mood';
 import {timed} from '../delivery/steps';
 import {age, latency, oneLine} from '../text/format';
@@ -67,9 +68,11 @@ export function summary(path: Path, now: number): Summary | null {
     }
     const newest = path.timeline[0];
     const culprit = path.hops.find(it => it.state === path.verdict);
+    // A connected agent is no comfort for an Application that does not get through.
+    const isStuck = path.verdict === 'bad' && culprit !== undefined && path.connection?.state === 'yes';
     return {
-        mood: agentMood(path.connection),
-        agent: agentText(path.connection),
+        mood: isStuck ? 'bad' : agentMood(path.connection),
+        agent: isStuck ? `${agentText(path.connection)}, ${stateWord(culprit)}` : agentText(path.connection),
         delivery: deliveryText(newest, path.hops.find(it => it.hop === 'delivery'), now),
         lag: lagText(newest, now),
         cause: path.verdict === 'good' || !culprit ? null : `${oneLine(culprit.hop)}: ${oneLine(culprit.text)}`,

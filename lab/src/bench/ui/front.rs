@@ -32,7 +32,8 @@ pub(super) struct Front {
 impl Front {
     /// Listens on the loopback, under the name `localhost`.
     pub(super) async fn start(endpoint: Arc<Endpoint>) -> Result<Self> {
-        let authority = Authority::new("front")?;
+        // OpenSSL takes a certificate whose subject is its issuer for one that has signed itself.
+        let authority = Authority::new("authority of the front")?;
         let pair = authority.serving("front", &["localhost"], &[])?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await;
         let tls = Tls::new(listener.context("listen for the browser")?, &pair)?;
