@@ -148,7 +148,7 @@ async fn lost_successor_of_a_mirror_is_noticed_by_the_list_that_misses_both() {
 }
 
 #[tokio::test]
-async fn lost_successor_of_a_mirror_is_noticed_after_an_event_of_its_predecessor() {
+async fn lost_successor_of_a_mirror_is_noticed() {
     successor_lost(true).await;
 }
 
