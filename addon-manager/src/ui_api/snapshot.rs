@@ -128,8 +128,8 @@ fn items<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator
 struct Fields {
     packed: GzEncoder<Vec<u8>>,
     digest: Sha256,
-    /// Whether the first byte was a brace; none before it.
-    is_object: Option<bool>,
+    /// The byte that is left out.
+    first: Option<u8>,
 }
 
 impl Fields {
@@ -139,23 +139,23 @@ impl Fields {
         Ok(Self {
             packed,
             digest: Sha256::new(),
-            is_object: None,
+            first: None,
         })
     }
 
     /// The compressed text, and the digest; none if it was no object.
     fn finish(self) -> io::Result<Option<(Bytes, [u8; 32])>> {
         let packed = self.packed.finish()?;
-        let is_object = self.is_object == Some(true);
+        let is_object = self.first == Some(b'{');
         Ok(is_object.then(|| (packed.into(), self.digest.finalize().into())))
     }
 }
 
 impl Write for Fields {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let rest = match (self.is_object, text.split_first()) {
+        let rest = match (self.first, text.split_first()) {
             (None, Some((first, rest))) => {
-                self.is_object = Some(*first == b'{');
+                self.first = Some(*first);
                 rest
             }
             (_, _) => text,

@@ -149,12 +149,19 @@ fn look_there(route: &Route) -> String {
 
 /// What helps after a sync that failed with this message of Argo CD.
 fn cure(message: &str) -> &'static str {
-    // Of the API server: namespaces "NAME" not found.
-    if message.contains("namespaces \"") && message.contains("\" not found") {
+    if lacks_namespace(message) {
         "add CreateNamespace=true to spec.syncPolicy.syncOptions, or create the namespace on the cluster, then sync again"
     } else {
         "fix the cause in the message, then sync again"
     }
+}
+
+/// Whether a message has the API server's words about a missing namespace: `namespaces "NAME" not found`.
+fn lacks_namespace(message: &str) -> bool {
+    let mut named = message.split("namespaces \"").skip(1);
+    named.any(
+        |rest| matches!(rest.split_once('"'), Some((_, then)) if then.starts_with(" not found")),
+    )
 }
 
 fn sync(app: Application<'_>) -> Hop {

@@ -284,6 +284,15 @@ fn why_explains_a_sync_into_a_missing_namespace() {
         ),
         (r#"deployments.apps "orders" not found"#, false),
         (r#"namespaces "orders" is forbidden"#, false),
+        (
+            r#"namespaces "orders" is forbidden, secrets "shop" not found"#,
+            false,
+        ),
+        (
+            r#"namespaces "a" is forbidden, namespaces "b" not found"#,
+            true,
+        ),
+        (r#"namespaces "orders not found"#, false),
     ] {
         app["status"]["operationState"]["message"] = json!(message);
         let next = why(&facts(app.clone())).next.unwrap();

@@ -237,8 +237,9 @@ async fn open(endpoint: &Arc<Endpoint>, hub: &Cluster) -> InBrowser {
         Ok(times) => InBrowser::Opened(times),
         // The other figures have taken long.
         Err(error) => {
-            print(format_args!("{error:#}"));
-            InBrowser::Failed(format!("{error:#}"))
+            let reason = format!("{error:#}");
+            print(&reason);
+            InBrowser::Failed(reason)
         }
     }
 }

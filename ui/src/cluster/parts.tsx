@@ -1,5 +1,6 @@
 import {React} from '../react';
 import type {Cluster, ClusterDetails, Condition, Count} from '../api/types';
+import {isAway} from '../fleet/judge';
 import {Word} from '../parts/mark';
 import type {Mood} from '../parts/mood';
 import {applicationUrl, onLink} from '../parts/route';
@@ -51,9 +52,9 @@ function ApplicationLink({namespace, name}: {namespace: string; name: string}) {
 
 export function Troubles({details, now}: {details: ClusterDetails; now: number}) {
     const {cluster, troubles, troublesCut: isCut} = details;
-    const {state} = cluster.connected;
-    const isAway = state === 'no' || state === 'unknown';
-    const away = isAway && <p>The agent is not connected: changes wait, and states of Applications are those from before.</p>;
+    const away = isAway(cluster.connected.state) && (
+        <p>The agent is not connected: changes wait, and states of Applications are those from before.</p>
+    );
     if (troubles.length === 0) {
         return away || <p className='acda-muted'>No Application of this cluster needs attention.</p>;
     }

@@ -37,7 +37,8 @@ export function explained(failure: Failure, application: Application): Failure {
     const owner = `the AppProject ${argocdNamespace()}/${project}`;
     const message = reported(application);
     if (message !== null) {
-        return {...failure, blocked: true, cause: message, next: `correct the field that the message names, in ${owner} or in this Application`};
+        const next = `correct the field that the message names, in ${owner} or in this Application`;
+        return {...failure, blocked: true, cause: message, next};
     }
     const cause =
         `${JSON.stringify(place)} is no cluster that Argo CD knows, or the project ${project} does not permit the destination, or ` +

@@ -1,26 +1,9 @@
 import {React} from '../react';
-import type {Hop, HopState} from '../api/types';
+import type {Hop} from '../api/types';
 import {Next} from '../parts/copy';
 import {Mark, Word} from '../parts/mark';
 import {Age, Long} from '../parts/text';
-import {clean, cut} from '../text/format';
-
-const STATE_WORDS: Record<HopState, string> = {
-    good: 'good',
-    unclear: 'unclear',
-    waiting: 'waiting',
-    bad: 'blocked',
-};
-
-/** The words for a state of a hop. Health and sync on the cluster are not blocked but bad. */
-export function stateWord({hop, state}: Hop): string {
-    return state === 'bad' && (hop === 'sync' || hop === 'health' || hop === 'argo-cd') ? 'failed' : STATE_WORDS[state];
-}
-
-/** Names of hops are ours, but cut all the same. */
-export function nameOf(hop: Hop): string {
-    return cut(clean(hop.hop), 40).text;
-}
+import {nameOf, stateWord} from './words';
 
 /** The way at a glance: one station for each hop, joined by a line. */
 function Strip({hops, now, show}: {hops: Hop[]; now: number; show: (index: number) => void}) {

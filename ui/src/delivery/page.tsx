@@ -6,13 +6,13 @@ import {useNow} from '../poll/use';
 import {Next} from '../parts/copy';
 import {Answered, Card} from '../parts/frame';
 import {Word} from '../parts/mark';
-import type {Mood} from '../parts/mood';
 import {Table} from '../parts/table';
 import {Age, Long} from '../parts/text';
 import {oneLine} from '../text/format';
 import {useWay} from './asked';
-import {Hops, nameOf, stateWord} from './hops';
+import {Hops} from './hops';
 import {Timeline} from './timeline';
+import {verdictText} from './words';
 
 function Writers({writers, now}: {writers: Writer[]; now: number}) {
     if (writers.length === 0) {
@@ -22,42 +22,12 @@ function Writers({writers, now}: {writers: Writer[]; now: number}) {
     return <Table heads={['Writer', 'Age', 'Wrote']} rows={rows} />;
 }
 
-const VERDICTS = {
-    good: 'Delivered, and in order',
-    unclear: 'Not everything is known',
-    waiting: 'On its way',
-    bad: 'Blocked',
-};
-
-/** Whether nothing passes between hub and cluster. */
-function isCutOff({connection}: Path): boolean {
-    return connection?.state === 'no' || connection?.state === 'unknown';
-}
-
-/** The verdict in a sentence. That of an Application that stays on the hub is about the hub. */
-function verdict(path: Path): {mood: Mood; text: string} {
-    const {cluster, verdict: state, hops} = path;
-    if (cluster === null && state === 'good') {
-        return {mood: state, text: 'Stays on the hub'};
-    }
-    const culprit = hops.find(it => it.state === 'bad');
-    if (state === 'bad' && culprit) {
-        const [first, ...rest] = stateWord(culprit);
-        return {mood: state, text: `${first?.toUpperCase()}${rest.join('')} at the step ${nameOf(culprit)}`};
-    }
-    if (isCutOff(path)) {
-        return {mood: 'bad', text: 'The agent is not connected; the states below are the last known ones'};
-    }
-    return {mood: state, text: VERDICTS[state]};
-}
-
 function Verdict({path}: {path: Path}) {
-    const {cluster, next} = path;
-    const {mood, text} = verdict(path);
+    const {cluster, verdict, next} = path;
     return (
         <div className='acda-verdict' role='status' aria-live='polite'>
-            <Word mood={mood}>
-                <strong>{text}</strong>
+            <Word mood={verdict}>
+                <strong>{verdictText(path)}</strong>
             </Word>
             {cluster !== null && (
                 <span>

@@ -54,6 +54,11 @@ export function judge(cluster: Cluster): State {
     return applications.behind > 0 || cluster.degraded ? 'behind' : 'well';
 }
 
+/** Whether nothing passes between the hub and an agent that was there. */
+export function isAway(state: Connection): boolean {
+    return state === 'no' || state === 'unknown';
+}
+
 const CONNECTIONS: Record<Connection, string> = {
     yes: 'connected',
     no: 'not connected',

@@ -2,9 +2,9 @@
 
 import type {Connected, Delivery, Hop, Path} from '../api/types';
 import {connectionText} from '../fleet/judge';
-import {stateWord} from '../delivery/hops';
 import type {Mood} from '../parts/mood';
 import {timed} from '../delivery/steps';
+import {decisive, stateWord} from '../delivery/words';
 import {age, latency, oneLine} from '../text/format';
 
 export interface Summary {
@@ -67,12 +67,13 @@ export function summary(path: Path, now: number): Summary | null {
         return null;
     }
     const newest = path.timeline[0];
-    const culprit = path.hops.find(it => it.state === path.verdict);
+    const culprit = decisive(path);
     // A connected agent is no comfort for an Application that does not get through.
     const isStuck = path.verdict === 'bad' && culprit !== undefined && path.connection?.state === 'yes';
+    const agent = agentText(path.connection);
     return {
         mood: isStuck ? 'bad' : agentMood(path.connection),
-        agent: isStuck ? `${agentText(path.connection)}, ${stateWord(culprit)}` : agentText(path.connection),
+        agent: isStuck ? `${agent}, ${stateWord(culprit)}` : agent,
         delivery: deliveryText(newest, path.hops.find(it => it.hop === 'delivery'), now),
         lag: lagText(newest, now),
         cause: path.verdict === 'good' || !culprit ? null : `${oneLine(culprit.hop)}: ${oneLine(culprit.text)}`,
