@@ -149,7 +149,7 @@ fn look_there(route: &Route) -> String {
 
 /// What helps after a sync that failed with this message of Argo CD.
 fn cure(message: &str) -> &'static str {
-    if lacks_namespace(message) {
+    if is_missing_namespace(message) {
         "add CreateNamespace=true to spec.syncPolicy.syncOptions, or create the namespace on the cluster, then sync again"
     } else {
         "fix the cause in the message, then sync again"
@@ -157,7 +157,7 @@ fn cure(message: &str) -> &'static str {
 }
 
 /// Whether a message has the API server's words about a missing namespace: `namespaces "NAME" not found`.
-fn lacks_namespace(message: &str) -> bool {
+fn is_missing_namespace(message: &str) -> bool {
     let mut named = message.split("namespaces \"").skip(1);
     named.any(
         |rest| matches!(rest.split_once('"'), Some((_, then)) if then.starts_with(" not found")),
