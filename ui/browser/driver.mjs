@@ -29,6 +29,7 @@ const POLICY = [
 const TYPES = {'.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8'};
 
 const POLL_MS = 100;
+const ANSWER_MS = 5000;
 /** Longer texts of a page are cut in an error. */
 const SHOWN = 4000;
 
@@ -100,6 +101,8 @@ let page = null;
 /** What a page must not do: refused by its policy, thrown, or executed from a text. */
 let faults = [];
 let loads = 0;
+/** Requests of the page that have no end yet, streams too. */
+let pending = new Set();
 
 /** Runs in every page before its own scripts. */
 function watch() {
@@ -127,7 +130,11 @@ async function newPage(theme) {
     await context.addInitScript(watch);
     faults = [];
     loads = 0;
+    pending = new Set();
     page = await context.newPage();
+    page.on('request', request => pending.add(request));
+    page.on('requestfinished', request => pending.delete(request));
+    page.on('requestfailed', request => pending.delete(request));
     page.on('load', () => {
         loads += 1;
     });
@@ -229,15 +236,20 @@ const COMMANDS = {
     },
 };
 
+/** The answer of a page, or another value when the page is too busy to answer. */
+function soon(answer, otherwise) {
+    return Promise.race([answer, new Promise(resolve => setTimeout(() => resolve(otherwise), ANSWER_MS))]);
+}
+
 async function run(line) {
     const {do: name, ...parameters} = JSON.parse(line);
     try {
         const result = await COMMANDS[name](parameters);
         return {result: result ?? null};
     } catch (error) {
-        const text = page === null ? '' : (await shown()).slice(0, SHOWN);
-        const seen = page === null ? [] : await COMMANDS.faults().catch(() => faults);
-        return {error: `${error.message}`, url: page?.url() ?? '', shown: text, faults: seen};
+        const text = page === null ? '' : await soon(shown(), '(the page does not answer)');
+        const seen = page === null ? [] : await soon(COMMANDS.faults().catch(() => faults), faults);
+        return {error: `${error.message}`, url: page?.url() ?? '', shown: text.slice(0, SHOWN), faults: seen, pending: [...pending].map(it => it.url())};
     }
 }
 

@@ -104,7 +104,10 @@ async fn it_is_looked_at(stage: &Stage, page: &mut Page, app: &Application) -> R
     page.clicks_at(".pod-terminal-viewer .xterm-screen").await?;
     page.types("echo heard > /proc/1/fd/1\n").await?;
     page.goes(&node("", "Pod", app, pod, "logs")).await?;
-    page.until(PANEL, &["heard"], &[]).await.map(drop)
+    page.until(PANEL, &["heard"], &[]).await?;
+    // The panel's streams and those of the page are all six connections that a browser has for an address with HTTP/1.1.
+    page.clicks_at(".sliding-panel--opened .sliding-panel__close")
+        .await
 }
 
 /// A change of another user is a difference after a refresh; a sync takes it back, and an action restarts the Deployment.
@@ -117,7 +120,7 @@ async fn it_is_changed(stage: &Stage, page: &mut Page, app: &Application) -> Res
     page.until_shows(&["OutOfSync"]).await?;
     page.goes(&node("", "ConfigMap", app, workload::NAME, "summary"))
         .await?;
-    page.until(PANEL, &["Diff"], &[]).await?;
+    page.until(PANEL, &["DIFF"], &[]).await?;
     page.goes(&details(app, "")).await?;
     syncs(page).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
@@ -151,7 +154,7 @@ async fn the_pages_are_beside(page: &mut Page) -> Result<()> {
 async fn it_is_deleted(stage: &Stage, page: &mut Page, app: &Application) -> Result<()> {
     page.goes(&details(app, "")).await?;
     page.clicks_at("button:has(.fa-times-circle)").await?;
-    page.fills_at("[qe-id=name-field-delete-confirmation]", app.at.name())
+    page.fills_at(".popup-container input.argo-field", app.at.name())
         .await?;
     page.clicks("button", "OK").await?;
     stage.hub.until_gone(&app.at, SOON).await?;

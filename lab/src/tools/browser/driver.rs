@@ -68,7 +68,7 @@ impl Driver {
     pub async fn does(&mut self, name: &str, mut request: Value) -> Result<Value> {
         request["do"] = name.into();
         let done = self.exchange(&request).await;
-        done.with_context(|| format!("the browser fails to {name}"))
+        done.with_context(|| format!("the browser fails to {name} {}", target(&request)))
     }
 
     async fn exchange(&mut self, request: &Value) -> Result<Value> {
@@ -86,6 +86,13 @@ impl Driver {
     }
 }
 
+/// Where on a page a command acts. Other parameters may be passwords.
+fn target(request: &Value) -> &str {
+    let mut parts = ["path", "selector", "name"].into_iter();
+    let found = parts.find_map(|part| request[part].as_str());
+    found.unwrap_or_default()
+}
+
 /// The result in an answer of the driver.
 fn result(answer: &str) -> Result<Value> {
     ensure!(!answer.is_empty(), "the driver ended: see browser.log");
@@ -93,9 +100,10 @@ fn result(answer: &str) -> Result<Value> {
     match answer["error"].as_str() {
         None => Ok(answer["result"].take()),
         Some(error) => bail!(
-            "{error}\nat {}, refused or thrown: {}\nthe page:\n{}",
+            "{error}\nat {}, refused or thrown: {}, requests without an end: {}\nthe page:\n{}",
             answer["url"],
             answer["faults"],
+            answer["pending"],
             answer["shown"].as_str().unwrap_or_default()
         ),
     }
