@@ -134,7 +134,17 @@ async function newPage(theme) {
     page = await context.newPage();
     page.on('request', request => pending.add(request));
     page.on('requestfinished', request => pending.delete(request));
-    page.on('requestfailed', request => pending.delete(request));
+    page.on('requestfailed', request => {
+        pending.delete(request);
+        if (request.resourceType() === 'script') {
+            faults.push(`not loaded: ${request.url()}: ${request.failure()?.errorText}`);
+        }
+    });
+    page.on('response', response => {
+        if (response.request().resourceType() === 'script' && !response.ok()) {
+            faults.push(`not loaded: ${response.url()}: status ${response.status()}`);
+        }
+    });
     page.on('load', () => {
         loads += 1;
     });
