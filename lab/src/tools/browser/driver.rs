@@ -4,6 +4,7 @@ use std::{fs::File, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -30,6 +31,8 @@ pub struct Site<'a> {
 #[derive(Debug)]
 pub struct Driver {
     _process: Child,
+    /// For the profile of the browser, and other files that it leaves when it is killed.
+    _directory: TempDir,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -38,8 +41,10 @@ impl Driver {
     /// Starts a browser in front of an Argo CD. What the driver prints besides its answers goes to the end of a log.
     pub async fn start(browser: &Browser, site: Site<'_>, log: &Path) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log)?;
+        let directory = TempDir::with_prefix("lab-browser-")?;
         let mut process = Command::new(&browser.node)
             .arg(browser.script("driver.mjs"))
+            .env("TMPDIR", directory.path())
             .current_dir(&browser.sources)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,6 +56,7 @@ impl Driver {
         let (input, output) = pipes.context("the driver's pipes")?;
         let mut driver = Self {
             _process: process,
+            _directory: directory,
             input,
             output: BufReader::new(output),
         };
