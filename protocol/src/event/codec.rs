@@ -1,8 +1,12 @@
 //! Converts CloudEvents to [`Event`]s and back, exactly as the Go implementation does.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::{Event, Malformed, Target, Unread, Verb};
 use crate::wire::cloudevents::CloudEvent;
@@ -72,7 +76,29 @@ fn fill(event: &mut Event, raw: CloudEvent) -> Result<(), Malformed> {
         Target::parse(&schema).ok_or_else(|| Malformed::UnknownTarget(quote(&schema)))?;
     event.verb = Verb::parse(&r#type).ok_or_else(|| Malformed::UnknownVerb(quote(&r#type)))?;
     event.payload = body(data);
+    if event.subject.is_none() && event.facet().is_some() {
+        event.subject = named_in(&event.payload);
+    }
     check_subject(event)
+}
+
+/// The subject of an event of argocd-agent before 0.9, which sends none: the name of the object in the body.
+fn named_in(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow, default)]
+        namespace: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    let Object { metadata } = serde_json::from_slice(body).ok()?;
+    let subject = format!("{}/{}", metadata.namespace, metadata.name);
+    (subject.len() <= LONGEST_ID).then_some(subject)
 }
 
 pub(super) fn encode(event: Event, source: &str) -> CloudEvent {

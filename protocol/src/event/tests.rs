@@ -113,6 +113,37 @@ fn an_event_about_an_object_must_name_it() {
     );
 }
 
+/// argocd-agent before 0.9 sends no subject, and the whole object with each event.
+#[test]
+fn an_event_without_subject_is_named_by_its_object() {
+    let named = |body: &str| {
+        let mut raw = with(sample(), "subject", text("a/b"));
+        raw.attributes.remove("subject");
+        raw.data = Some(Data::TextData(body.to_owned()));
+        Event::try_from(raw).map(|event| event.subject)
+    };
+    let body = r#"{"kind": "Application", "metadata": {"labels": {"a": "b"}, "namespace": "argocd", "name": "g\u0075est"}}"#;
+    assert_eq!(named(body), Ok(Some("argocd/guest".to_owned())));
+    let cluster_wide = r#"{"metadata": {"name": "guest"}}"#;
+    assert_eq!(named(cluster_wide), Ok(Some("/guest".to_owned())));
+    let long = format!(r#"{{"metadata": {{"name": "{}"}}}}"#, "x".repeat(10_000));
+    for body in [
+        "",
+        "{}",
+        "[",
+        r#"{"metadata": {"name": ""}}"#,
+        r#"{"metadata": {"name": "a/b"}}"#,
+        r#"{"metadata": {"namespace": "a/b", "name": "c"}}"#,
+        r#"{"metadata": {"name": 1}}"#,
+        &long,
+    ] {
+        assert!(
+            matches!(named(body), Err(Malformed::BadSubject(_))),
+            "{body}"
+        );
+    }
+}
+
 #[test]
 fn huge_identifiers_and_extensions_are_refused() {
     let long = "x".repeat(10_000);
