@@ -87,6 +87,7 @@ pub struct Session {
     next_ping: Option<Duration>,
     liveness: Liveness,
     draining: bool,
+    operations_in_updates: bool,
     tracker: Tracker,
     /// The counters; the rest is filled in by [`Self::stats`].
     counted: Stats,
@@ -110,9 +111,16 @@ impl Session {
             refusals: Vec::new(),
             liveness: Liveness::default(),
             draining: false,
+            operations_in_updates: false,
             tracker: Tracker::default(),
             counted: Stats::default(),
         }
+    }
+
+    /// Sends each `set-operation` as a spec-update with the same body, for an agent that
+    /// [does not know it](crate::version::knows_operations).
+    pub const fn send_operations_in_updates(&mut self) {
+        self.operations_in_updates = true;
     }
 
     /// The peer's mode and capabilities.
@@ -157,12 +165,15 @@ impl Session {
     /// The next frame to write: acknowledgements, then due resends, then control messages, then marks in the order of
     /// kinds, fair over objects. None if nothing can be sent now.
     pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
-        let event = self
+        let mut event = self
             .acks
             .pop_front()
             .or_else(|| self.next_resend(source, now))
             .or_else(|| self.next_heartbeat(now))
             .or_else(|| self.next_new(source, now))?;
+        if self.operations_in_updates && event.verb == Verb::SetOperation {
+            event.verb = Verb::SpecUpdate;
+        }
         Some(event.into_cloud_event(match self.role {
             Role::Principal => "",
             Role::Agent => AGENT_SOURCE,

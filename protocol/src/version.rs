@@ -25,6 +25,14 @@ pub fn is_presentable(version: &str) -> bool {
     !version.is_empty() && version.len() <= LONGEST && version.chars().all(|c| c.is_ascii_graphic())
 }
 
+/// Whether argocd-agent of this version knows the event `set-operation`, new in 0.9. Builds without a release do.
+pub fn knows_operations(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let minor = numbers.next().filter(|major| *major == "0");
+    let minor = minor.and_then(|_| numbers.next()?.parse::<u32>().ok());
+    minor.is_none_or(|minor| minor >= 9)
+}
+
 /// The version in the answer to an agent: a Go agent gets its own version back, our agent gets ours.
 pub fn answer_to<'a>(theirs: &'a str, capabilities: &Capabilities) -> &'a str {
     if capabilities.is_ours() {
@@ -113,5 +121,29 @@ impl Capabilities {
     /// Whether the peer is one of our own ends; a Go peer lists nothing.
     pub fn is_ours(&self) -> bool {
         !self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_known_since_0_9() {
+        for before in ["0.8.1", "v0.7.7", "0.8.0-rc1"] {
+            assert!(!knows_operations(before), "{before}");
+        }
+        for since in [
+            "0.9.0",
+            "v0.9.0-rc1",
+            "0.10.0",
+            "1.0.0",
+            "99.9.9-unreleased",
+            "dev",
+            "",
+            "0",
+        ] {
+            assert!(knows_operations(since), "{since}");
+        }
     }
 }

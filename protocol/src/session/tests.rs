@@ -200,6 +200,28 @@ fn waiting_sync_does_not_block_events_of_a_go_principal() {
 }
 
 #[test]
+fn operation_travels_in_an_update_before_0_9() {
+    let store = Store::of([app("a")]);
+    for (is_before, verb) in [(true, Verb::SpecUpdate), (false, Verb::SetOperation)] {
+        let mut session = session(Role::Principal);
+        if is_before {
+            session.send_operations_in_updates();
+        }
+        session.mark(app("a"), Facet::Command);
+        let first = sent(&mut session, &store, at(0));
+        assert_eq!(verbs(&first), [verb]);
+        assert!(first.iter().all(|it| it.event_id.ends_with("_operation")));
+        // It stays a command: a state does not replace it, and its acknowledgement ends it.
+        session.mark(app("a"), Facet::State);
+        let again = sent(&mut session, &store, at(60));
+        assert!(verbs(&again).contains(&verb), "{again:?}");
+        take(&mut session, first[0].ack(), at(61));
+        let after = sent(&mut session, &store, at(600));
+        assert!(after.iter().all(|it| it.event_id != first[0].event_id));
+    }
+}
+
+#[test]
 fn unknown_kinds_are_not_sent_to_a_peer() {
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
     let store = Store::of([key.clone()]);

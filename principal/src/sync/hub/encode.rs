@@ -50,7 +50,9 @@ impl EventEncoder<'_> {
                     self.application(key, &entry, stated_before)
                 }
             }
-            (Kind::Application, Facet::Command) => command(key, &self.deliverable_entry(key)?)?,
+            (Kind::Application, Facet::Command) => {
+                command(key, &self.deliverable_entry(key)?, self.is_go)?
+            }
             (_, Facet::State) => {
                 let provision = self.objects.lock().index.provision(self.cluster, key)?;
                 about(key, state(stated_before), &provision, &provision)
@@ -114,15 +116,18 @@ fn wire(hub: &Value, is_go: bool) -> Value {
     }
 }
 
-fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
+fn command(key: &ObjectKey, entry: &Entry, is_go: bool) -> Option<Event> {
     let hub = entry.head();
     if entry.is_terminating() {
         let wire = projection::wire_termination(&entry.object().whole());
         return Some(about(key, Verb::TerminateOperation, hub, &wire));
     }
     let (verb, version) = (Verb::SetOperation, entry.operation_version()?);
-    let wire = body(&projection::wire_operation(hub));
-    Some(Event::about(key, verb, entry.uid(), version, wire))
+    let mut wire = projection::wire_operation(hub);
+    if is_go {
+        wire = projection::with_argocd_finalizers(wire);
+    }
+    Some(Event::about(key, verb, entry.uid(), version, body(&wire)))
 }
 
 const fn state(stated_before: bool) -> Verb {

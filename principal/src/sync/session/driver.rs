@@ -6,7 +6,7 @@ use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
     Event, Facet, Kind, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
-    version::{Capabilities, Capability},
+    version::{self, Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
 };
 use tokio::{
@@ -99,6 +99,9 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         machine.tracker().track(Kind::Application);
+        if go_requests.is_some() && !version::knows_operations(&holder.announced.version) {
+            machine.send_operations_in_updates();
+        }
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
         let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
