@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Kind, Peer as MachinePeer, Role, Session, Verdict, WorkId,
+    Event, Facet, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
-    version::{self, Capabilities, Capability},
+    version::{Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
 };
 use tokio::{
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     admission::{
-        admit::{Admitted, Credentials},
+        admit::Admitted,
         registry::{End, SessionSlot},
     },
     fleet::{Fleet, Mode},
@@ -93,15 +93,7 @@ impl Driver {
         };
         let asks = || (sessions.go_requests).open(&holder.cluster, holder.mode, &sessions.spawner);
         let go_requests = (!capabilities.is_ours()).then(asks);
-        let machine_peer = MachinePeer {
-            mode: holder.mode,
-            capabilities,
-        };
-        let mut machine = Session::new(Role::Principal, machine_peer, limits);
-        machine.tracker().track(Kind::Application);
-        if go_requests.is_some() && !version::knows_operations(&holder.announced.version) {
-            machine.send_operations_in_updates();
-        }
+        let mut machine = machine(holder, capabilities, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
         let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
@@ -371,18 +363,7 @@ impl Driver {
     }
 }
 
-/// A session ends with the first of its certificates, or when it has lived long enough.
-fn ends(sessions: &Sessions, peer_credentials: &Credentials) -> (Instant, End) {
-    let now = Instant::now();
-    let life = (now + sessions.limits.session_life, End::Life);
-    let certificate = peer_credentials.not_after().and_then(|not_after| {
-        let left = not_after.duration_since(sessions.clock.now());
-        now.checked_add(Duration::try_from(left).unwrap_or_default())
-    });
-    let certificate = certificate.map(|at| (at, End::Certificate));
-    certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
-}
-
+mod begin;
 mod budget;
 mod input;
 mod report;
@@ -391,6 +372,7 @@ pub(super) mod tests;
 mod wait;
 mod work;
 
+use begin::{ends, machine};
 use budget::Budget;
 use input::Next;
 use report::Reported;
