@@ -21,7 +21,7 @@ use tonic::codec::Codec as _;
 use super::*;
 use crate::{
     admission::{
-        admit::{Admission, Budget},
+        admit::{Admission, Budget, Credentials},
         identity::Method,
         registry::Registry,
         tokens::{Announced, Holder},
