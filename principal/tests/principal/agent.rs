@@ -60,7 +60,7 @@ pub(crate) fn request() -> AuthRequest {
     AuthRequest {
         method: "mtls".to_owned(),
         mode: "managed".to_owned(),
-        version: "0.5.0".to_owned(),
+        version: "0.9.0".to_owned(),
         agent_namespace: "argocd".to_owned(),
         capabilities: Capabilities::of_level(1).to_words(),
         ..AuthRequest::default()

@@ -209,7 +209,7 @@ async fn report_shows_lost_connection() {
         .await;
     assert_eq!(
         world.handle.sessions.borrow()["a"].agent_version.as_deref(),
-        Some("0.5.0")
+        Some("0.9.0")
     );
 }
 
