@@ -21,7 +21,7 @@ use tonic::codec::Codec as _;
 use super::*;
 use crate::{
     admission::{
-        admit::{Admission, Budget, Credentials},
+        admit::{Admission, Budget},
         identity::Method,
         registry::Registry,
         tokens::{Announced, Holder},
