@@ -87,7 +87,6 @@ pub struct Session {
     next_ping: Option<Duration>,
     liveness: Liveness,
     draining: bool,
-    operations_in_updates: bool,
     tracker: Tracker,
     /// The counters; the rest is filled in by [`Self::stats`].
     counted: Stats,
@@ -111,16 +110,9 @@ impl Session {
             refusals: Vec::new(),
             liveness: Liveness::default(),
             draining: false,
-            operations_in_updates: false,
             tracker: Tracker::default(),
             counted: Stats::default(),
         }
-    }
-
-    /// Sends each `set-operation` as a spec-update with the same body, for an agent that
-    /// [does not know it](crate::version::knows_operations).
-    pub const fn send_operations_in_updates(&mut self) {
-        self.operations_in_updates = true;
     }
 
     /// The peer's mode and capabilities.
@@ -171,9 +163,7 @@ impl Session {
             .or_else(|| self.next_resend(source, now))
             .or_else(|| self.next_heartbeat(now))
             .or_else(|| self.next_new(source, now))?;
-        if self.operations_in_updates && event.verb == Verb::SetOperation {
-            event.verb = Verb::SpecUpdate;
-        }
+        event.verb = self.peer.spelled(event.verb);
         Some(event.into_cloud_event(match self.role {
             Role::Principal => "",
             Role::Agent => AGENT_SOURCE,

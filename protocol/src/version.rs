@@ -26,7 +26,7 @@ pub fn is_presentable(version: &str) -> bool {
 }
 
 /// Whether argocd-agent of this version knows the event `set-operation`, new in 0.9. Builds without a release do.
-pub fn knows_operations(version: &str) -> bool {
+pub(crate) fn knows_operations(version: &str) -> bool {
     let mut numbers = version.trim_start_matches('v').split('.');
     let minor = numbers.next().filter(|major| *major == "0");
     let minor = minor.and_then(|_| numbers.next()?.parse::<u32>().ok());

@@ -115,10 +115,7 @@ impl<'a> Drive<'a> {
             .try_flatten_stream();
         let mut incoming = std::pin::pin!(incoming);
 
-        let peer = Peer {
-            mode: self.replica.mode(),
-            capabilities: welcome.capabilities.clone(),
-        };
+        let peer = Peer::new(self.replica.mode(), welcome.capabilities.clone());
         let limits = Limits {
             heartbeat: self.heartbeat,
             message_bytes: self.max_message,

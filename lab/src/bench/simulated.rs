@@ -74,10 +74,7 @@ impl Simulated {
         let stream = Stream::open(channel, token).await?;
         let (emits, received) = watch::channel(Received::new());
         let (reports, orders) = mpsc::channel(1);
-        let peer = Peer {
-            mode: Mode::Managed,
-            capabilities,
-        };
+        let peer = Peer::new(Mode::Managed, capabilities);
         let life = Life::new(peer, stream, emits);
         #[expect(
             clippy::disallowed_methods,

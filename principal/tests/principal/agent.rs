@@ -196,8 +196,18 @@ impl Agent {
 
     /// Connects and subscribes as a Go agent, and can be called upon to open further streams with the same token.
     pub(crate) async fn go(world: &World, cluster: &str) -> (Self, Channel, String) {
+        Self::go_of(world, cluster, "0.9.0").await
+    }
+
+    /// The same with an agent of another version.
+    pub(crate) async fn go_of(
+        world: &World,
+        cluster: &str,
+        version: &str,
+    ) -> (Self, Channel, String) {
         let caller = Caller::new(world, &world.certificate(cluster)).await;
         let request = AuthRequest {
+            version: version.to_owned(),
             capabilities: Vec::new(),
             ..request()
         };

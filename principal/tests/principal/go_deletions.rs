@@ -80,6 +80,25 @@ async fn a_sync_waits_until_a_go_agent_has_its_application() {
     assert_eq!(body(&asked)["operation"]["sync"]["revision"], "abc");
 }
 
+/// Before 0.9 the agent takes the body as the new state of the Application.
+#[tokio::test]
+async fn a_sync_is_part_of_an_update_before_0_9() {
+    let world = World::with(&["a"]).await;
+    let mut app = application("a", "app");
+    app["metadata"]["finalizers"] = json!(["hub.example/other"]);
+    app["operation"] = json!({ "sync": { "revision": "abc" } });
+    world.create(app);
+    let (mut agent, ..) = Agent::go_of(&world, "a", "0.8.1").await;
+    agent.holds(&[]).await;
+    let created = agent.about("app").await;
+    assert_eq!(created.verb, Verb::Create);
+    let asked = agent.about("app").await;
+    assert_eq!(asked.verb, Verb::SpecUpdate);
+    assert_eq!(body(&asked)["operation"]["sync"]["revision"], "abc");
+    assert_eq!(body(&asked)["spec"], body(&created)["spec"]);
+    assert_eq!(body(&asked)["metadata"]["finalizers"], json!([]));
+}
+
 #[tokio::test]
 async fn deletion_unknown_to_go_agent_completes_without_event() {
     let world = World::with(&["a"]).await;

@@ -1,14 +1,12 @@
 //! Converts CloudEvents to [`Event`]s and back, exactly as the Go implementation does.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-};
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Event, Malformed, Target, Unread, Verb};
+use crate::payload;
 use crate::wire::cloudevents::CloudEvent;
 use crate::wire::cloudevents::cloud_event::cloud_event_attribute_value::Attr;
 use crate::wire::cloudevents::cloud_event::{CloudEventAttributeValue, Data};
@@ -84,20 +82,10 @@ fn fill(event: &mut Event, raw: CloudEvent) -> Result<(), Malformed> {
 
 /// The subject of an event of argocd-agent before 0.9, which sends none: the name of the object in the body.
 fn named_in(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow, default)]
-        namespace: Cow<'a, str>,
-        #[serde(borrow)]
-        name: Cow<'a, str>,
-    }
-    let Object { metadata } = serde_json::from_slice(body).ok()?;
-    let subject = format!("{}/{}", metadata.namespace, metadata.name);
+    let object = payload::decode_metadata("an event", body).ok()?;
+    let metadata = object.get("metadata")?;
+    let namespace = metadata.get("namespace").map_or(Some(""), Value::as_str)?;
+    let subject = format!("{namespace}/{}", metadata.get("name")?.as_str()?);
     (subject.len() <= LONGEST_ID).then_some(subject)
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::event::Event;
+use crate::event::{Event, Verb};
 use crate::inbox::WorkId;
 use crate::object::{Facet, Kind, Mode, ObjectKey};
-use crate::version::Capabilities;
+use crate::version::{self, Capabilities};
 
 /// Which end of the stream we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,37 @@ pub struct Peer {
     pub mode: Mode,
     /// Capabilities of both ends. Empty towards a Go peer.
     pub capabilities: Capabilities,
+    takes_operations: bool,
 }
 
 impl Peer {
+    /// An end that knows every event of the Go protocol.
+    pub const fn new(mode: Mode, capabilities: Capabilities) -> Self {
+        Self {
+            mode,
+            capabilities,
+            takes_operations: true,
+        }
+    }
+
+    /// An agent of this version. For a Go agent before 0.9 an operation is part of a spec-update. Ours may present any version.
+    #[must_use]
+    pub fn of_version(self, version: &str) -> Self {
+        Self {
+            takes_operations: self.capabilities.is_ours() || version::knows_operations(version),
+            ..self
+        }
+    }
+
+    /// The verb of an event with the same body for this end.
+    pub(super) fn spelled(&self, verb: Verb) -> Verb {
+        if verb == Verb::SetOperation && !self.takes_operations {
+            Verb::SpecUpdate
+        } else {
+            verb
+        }
+    }
+
     /// Whether it knows the kind. A Go agent never acknowledges an event of an unknown kind.
     pub fn knows(&self, kind: Kind) -> bool {
         kind.needs()

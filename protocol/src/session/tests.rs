@@ -58,10 +58,7 @@ impl Source for Store {
 }
 
 fn session(role: Role) -> Session {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     Session::new(role, peer, Limits::default())
 }
 
@@ -97,10 +94,7 @@ fn an_agent_pings_and_the_principal_answers() {
         heartbeat: Some(at(30)),
         ..Limits::default()
     };
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     let mut agent = Session::new(Role::Agent, peer, limits);
     let mut principal = session(Role::Principal);
     let store = Store::default();
@@ -141,10 +135,7 @@ fn oversized_body_is_reported_and_not_sent() {
         message_bytes: 0,
         ..Limits::default()
     };
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     let mut session = Session::new(Role::Principal, peer, limits);
     session.mark(app("a"), Facet::State);
     assert!(sent(&mut session, &Store::of([app("a")]), at(0)).is_empty());
@@ -154,10 +145,7 @@ fn oversized_body_is_reported_and_not_sent() {
 
 #[test]
 fn acknowledged_command_is_not_resent_to_a_go_agent() {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::default(),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::default());
     let mut session = Session::new(Role::Principal, peer, Limits::default());
     let key = app("a");
     let mut store = Store::of([key.clone()]);
@@ -184,7 +172,7 @@ fn waiting_sync_does_not_block_events_of_a_go_principal() {
         (Capabilities::of_level(1), [0, 0, 1]),
     ] {
         let mode = Mode::Managed;
-        let peer = Peer { mode, capabilities };
+        let peer = Peer::new(mode, capabilities);
         let mut session = Session::new(Role::Agent, peer, Limits::default());
         let store = Store::default();
         let sync = Event::about(&app("a"), Verb::SetOperation, "uid", "1", Bytes::new());
@@ -202,11 +190,14 @@ fn waiting_sync_does_not_block_events_of_a_go_principal() {
 #[test]
 fn operation_travels_in_an_update_before_0_9() {
     let store = Store::of([app("a")]);
-    for (is_before, verb) in [(true, Verb::SpecUpdate), (false, Verb::SetOperation)] {
-        let mut session = session(Role::Principal);
-        if is_before {
-            session.send_operations_in_updates();
-        }
+    for (capabilities, version, verb) in [
+        (Capabilities::default(), "0.8.1", Verb::SpecUpdate),
+        (Capabilities::default(), "0.9.0", Verb::SetOperation),
+        // Our agent presents the version of a principal that it replaces.
+        (Capabilities::ours(), "0.8.1", Verb::SetOperation),
+    ] {
+        let peer = Peer::new(Mode::Managed, capabilities).of_version(version);
+        let mut session = Session::new(Role::Principal, peer, Limits::default());
         session.mark(app("a"), Facet::Command);
         let first = sent(&mut session, &store, at(0));
         assert_eq!(verbs(&first), [verb]);
@@ -229,10 +220,7 @@ fn unknown_kinds_are_not_sent_to_a_peer() {
         (Capabilities::default(), false),
         (Capabilities::ours(), true),
     ] {
-        let peer = Peer {
-            mode: Mode::Managed,
-            capabilities,
-        };
+        let peer = Peer::new(Mode::Managed, capabilities);
         let mut session = Session::new(Role::Principal, peer, Limits::default());
         session.mark(&key, Facet::State);
         assert_eq!(session.next_outgoing(&store, at(0)).is_some(), reply);

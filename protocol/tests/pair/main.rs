@@ -50,10 +50,7 @@ impl Body {
 }
 
 fn session(role: Role) -> Session {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::ours());
     Session::new(
         role,
         peer,

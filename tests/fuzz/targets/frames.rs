@@ -41,18 +41,17 @@ impl Source for Values {
 
 fn session(kind: u8) -> Session {
     let is_principal = kind & 1 == 0;
-    let peer = Peer {
-        mode: if kind & 2 == 0 {
-            Mode::Managed
-        } else {
-            Mode::Autonomous
-        },
-        capabilities: if kind & 4 == 0 {
-            Capabilities::ours()
-        } else {
-            Capabilities::default()
-        },
+    let mode = if kind & 2 == 0 {
+        Mode::Managed
+    } else {
+        Mode::Autonomous
     };
+    let capabilities = if kind & 4 == 0 {
+        Capabilities::ours()
+    } else {
+        Capabilities::default()
+    };
+    let peer = Peer::new(mode, capabilities);
     let limits = Limits {
         window: WINDOW,
         inbox_entries: ENTRIES,

@@ -64,7 +64,7 @@ impl EventEncoder<'_> {
 
     fn application(&self, key: &ObjectKey, entry: &Entry, stated_before: bool) -> Event {
         let hub = entry.head();
-        let mut wire = wire(hub, self.is_go);
+        let mut wire = for_agent(projection::wire_application(hub), self.is_go);
         if let Some(id) = entry.refresh() {
             wire = command::with_refresh_id(wire, id);
         }
@@ -102,13 +102,13 @@ impl Objects {
     /// has the finalizer; ours keeps the workload in any case.
     pub(crate) fn final_update(&self, key: &ObjectKey, object: &Packed) -> Event {
         let object = object.head();
-        self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
+        let wire = for_agent(projection::wire_application(object), true);
+        self.signed(about(key, Verb::SpecUpdate, object, &wire))
     }
 }
 
 /// A Go agent puts all finalizers on its copy, and no controller on the spoke would remove the hub's own.
-fn wire(hub: &Value, is_go: bool) -> Value {
-    let wire = projection::wire_application(hub);
+fn for_agent(wire: Value, is_go: bool) -> Value {
     if is_go {
         projection::with_argocd_finalizers(wire)
     } else {
@@ -123,10 +123,8 @@ fn command(key: &ObjectKey, entry: &Entry, is_go: bool) -> Option<Event> {
         return Some(about(key, Verb::TerminateOperation, hub, &wire));
     }
     let (verb, version) = (Verb::SetOperation, entry.operation_version()?);
-    let mut wire = projection::wire_operation(hub);
-    if is_go {
-        wire = projection::with_argocd_finalizers(wire);
-    }
+    // Before 0.9 a Go agent takes the whole body as the new state.
+    let wire = for_agent(projection::wire_operation(hub), is_go);
     Some(Event::about(key, verb, entry.uid(), version, body(&wire)))
 }
 

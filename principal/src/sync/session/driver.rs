@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Session, Verdict, WorkId,
+    Event, Facet, Kind, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     admission::{
-        admit::Admitted,
+        admit::{Admitted, Credentials},
         registry::{End, SessionSlot},
     },
     fleet::{Fleet, Mode},
@@ -93,7 +93,10 @@ impl Driver {
         };
         let asks = || (sessions.go_requests).open(&holder.cluster, holder.mode, &sessions.spawner);
         let go_requests = (!capabilities.is_ours()).then(asks);
-        let mut machine = machine(holder, capabilities, limits);
+        let machine_peer = MachinePeer::new(holder.mode, capabilities);
+        let machine_peer = machine_peer.of_version(&holder.announced.version);
+        let mut machine = Session::new(Role::Principal, machine_peer, limits);
+        machine.tracker().track(Kind::Application);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
         let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
@@ -363,7 +366,18 @@ impl Driver {
     }
 }
 
-mod begin;
+/// A session ends with the first of its certificates, or when it has lived long enough.
+fn ends(sessions: &Sessions, peer_credentials: &Credentials) -> (Instant, End) {
+    let now = Instant::now();
+    let life = (now + sessions.limits.session_life, End::Life);
+    let certificate = peer_credentials.not_after().and_then(|not_after| {
+        let left = not_after.duration_since(sessions.clock.now());
+        now.checked_add(Duration::try_from(left).unwrap_or_default())
+    });
+    let certificate = certificate.map(|at| (at, End::Certificate));
+    certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
+}
+
 mod budget;
 mod input;
 mod report;
@@ -372,7 +386,6 @@ pub(super) mod tests;
 mod wait;
 mod work;
 
-use begin::{ends, machine};
 use budget::Budget;
 use input::Next;
 use report::Reported;

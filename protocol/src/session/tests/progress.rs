@@ -3,10 +3,7 @@
 use super::*;
 
 fn principal() -> Session {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::ours());
     let mut session = Session::new(Role::Principal, peer, Limits::default());
     session.tracker().track(Kind::Application);
     session

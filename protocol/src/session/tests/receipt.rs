@@ -3,10 +3,7 @@
 use super::*;
 
 fn ours(role: Role) -> Session {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::ours());
     Session::new(role, peer, Limits::default())
 }
 

@@ -99,10 +99,7 @@ fn receive_and_retry(session: &mut Session, name: &str, version: &str) {
 }
 
 fn with_our_agent() -> Session {
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::ours(),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::ours());
     Session::new(Role::Principal, peer, Limits::default())
 }
 
@@ -243,10 +240,7 @@ fn a_refusal_travels_in_the_acknowledgement_between_our_own_ends_only() {
     assert_eq!(principal.take_refusals(), [refusal]);
     assert_eq!(principal.stats(at(0)).in_flight, 0);
 
-    let go = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::default(),
-    };
+    let go = Peer::new(Mode::Managed, Capabilities::default());
     let mut agent = Session::new(Role::Agent, go, Limits::default());
     take(&mut agent, state("a", "1"), at(0));
     let work = agent.next_work(at(0)).unwrap();
@@ -291,10 +285,7 @@ fn a_peer_that_only_sends_loses_its_session() {
         inbox_entries: 2,
         ..Limits::default()
     };
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     let mut pinged = Session::new(Role::Principal, peer.clone(), limits.clone());
     let ping = || Event::ping().into_cloud_event("");
     for has_room in [true, false, false, false] {

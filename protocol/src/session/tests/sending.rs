@@ -186,10 +186,7 @@ fn no_more_than_the_window_is_in_flight() {
         window: 3,
         ..Limits::default()
     };
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     let mut session = Session::new(Role::Principal, peer, limits);
     let store = Store::of((0..9).map(|n| app(&n.to_string())));
     for n in 0..9 {
@@ -207,10 +204,7 @@ fn constantly_changing_object_does_not_starve_others() {
         window: 1,
         ..Limits::default()
     };
-    let peer = Peer {
-        mode: Mode::Managed,
-        capabilities: Capabilities::of_level(1),
-    };
+    let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
     let mut session = Session::new(Role::Agent, peer, limits);
     let store = Store::of([app("busy"), app("calm")]);
     session.mark(app("busy"), Facet::Status);

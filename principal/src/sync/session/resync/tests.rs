@@ -18,10 +18,7 @@ impl Resyncing {
     fn begin() -> Self {
         let limits = settings::Limits::default();
         let hub = Arc::clone(&sessions_on(Arc::new(Memory::new()), limits).hub);
-        let peer = Peer {
-            mode: Mode::Managed,
-            capabilities: Capabilities::of_level(1),
-        };
+        let peer = Peer::new(Mode::Managed, Capabilities::of_level(1));
         let mut machine = Session::new(Role::Principal, peer, Limits::default());
         let every = Duration::from_mins(30);
         let resync = Resync::begin(&mut machine, &name("a"), "argocd", false, Vec::new(), every);

@@ -42,10 +42,7 @@ impl Listing {
             hub.objects
                 .report(applied(Watched::Application, with(live, source)));
         }
-        let peer = Peer {
-            mode: Mode::Autonomous,
-            capabilities: Capabilities::ours(),
-        };
+        let peer = Peer::new(Mode::Autonomous, Capabilities::ours());
         Self {
             machine: Session::new(Role::Principal, peer, Limits::default()),
             claims: Claims::begin(&hub, &name("a"), false),
