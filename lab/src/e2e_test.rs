@@ -7,6 +7,7 @@
 //! a new lab.
 
 mod durations;
+mod lowest;
 mod parts;
 mod runner;
 
@@ -36,10 +37,13 @@ impl E2eTest {
         self.name.replace(' ', "")
     }
 
-    /// The missing requirement.
-    pub(crate) fn is_missing(&self) -> Option<&'static str> {
-        self.needs
-            .filter(|variable| std::env::var_os(variable).is_none_or(|value| value.is_empty()))
+    /// Why it cannot run here: a variable that is not set, or an old version of another project.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let is_unset =
+            |variable: &&str| std::env::var_os(variable).is_none_or(|value| value.is_empty());
+        let missing = self.needs.filter(is_unset);
+        let missing = missing.map(|variable| format!("needs `{variable}`"));
+        missing.or_else(|| lowest::too_old(&self.title()).map(str::to_owned))
     }
 }
 

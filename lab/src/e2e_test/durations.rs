@@ -88,10 +88,7 @@ pub(super) fn of_complete(
             .filter(|(of, _)| *of == name)
             .map(|(_, took)| *took)
             .collect();
-        let can_run = group
-            .e2e_tests
-            .iter()
-            .filter(|it| it.is_missing().is_none());
+        let can_run = group.e2e_tests.iter().filter(|it| it.obstacle().is_none());
         if !own.is_empty() && own.len() >= can_run.count() {
             let total: Duration = own.iter().sum();
             complete.insert(name, total.as_secs().max(1));

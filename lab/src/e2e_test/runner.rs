@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     E2eTest, TestGroup,
     durations::{self, Durations},
-    parts,
+    lowest, parts,
 };
 use crate::{
     Lab, Tools,
@@ -59,6 +59,7 @@ pub fn main(groups: Vec<TestGroup>, durations: &str) -> ExitCode {
 
 fn run_parts(groups: Vec<TestGroup>, durations: &str) -> Result<ExitCode> {
     let durations = Durations::parse(durations)?;
+    lowest::check(&groups)?;
     let mut arguments = Arguments::from_args();
     let count = count_for(available_parallelism().map_or(1, NonZero::get));
     let part = parts::ours()?.filter(|part| *part < count);
@@ -150,11 +151,9 @@ fn run_groups(arguments: &Arguments, groups: &[TestGroup], names: &[String]) -> 
 /// A test for the test harness: one with a missing requirement names it, and is ignored unless requested.
 fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let trial = Trial::test(e2e_test.title(), run);
-    match e2e_test.is_missing() {
+    match e2e_test.obstacle() {
         None => trial,
-        Some(variable) => trial
-            .with_kind(format!("needs {variable}"))
-            .with_ignored_flag(true),
+        Some(reason) => trial.with_kind(reason).with_ignored_flag(true),
     }
 }
 

@@ -40,10 +40,7 @@ pub(crate) fn note_all<'a>(tests: impl Iterator<Item = &'a E2eTest>) -> Result<(
         return Ok(());
     };
     for test in tests {
-        let reason = test.is_missing().map_or_else(
-            || "did not end".to_owned(),
-            |variable| format!("needs `{variable}`"),
-        );
+        let reason = test.obstacle().unwrap_or_else(|| "did not end".to_owned());
         let result = Test {
             result: Outcome::NotRun,
             seconds: 0,
