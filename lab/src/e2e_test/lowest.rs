@@ -38,6 +38,12 @@ const ALL: &[Lowest] = &[
         version: (1, 2),
         reason: "OCM serves v1beta1 of the add-on API from 1.2 on",
     },
+    Lowest {
+        test: "conformance::registration::an_agent_with_a_token_has_the_same_rights",
+        variable: "OCM_VERSION",
+        version: (1, 2),
+        reason: "add-ons register with tokens from OCM 1.2 on",
+    },
 ];
 
 /// Why this test cannot run with the versions in use.
