@@ -4,16 +4,20 @@ mod standalone;
 
 use std::net::SocketAddr;
 
+use live::redis_service::PASSWORD;
 use principal::{RedisProxy, admission::identity};
+use redis_discovery::{Ca, LoginSource};
 use runtime::{args::LogArgs, trace};
 
-use crate::args::{
-    Cli, ManagerArgs, Only, Optional, ReadyArgs, RedisValuesArgs, SharedArgs, UninstallArgs,
+use crate::{
+    addon::settings::redis::RedisTls,
+    args::{
+        Cli, ManagerArgs, Only, Optional, ReadyArgs, RedisArgs, RedisValuesArgs, SharedArgs,
+        UninstallArgs,
+    },
 };
 
-pub use standalone::{
-    LoginSource, RedisTlsEndpoint, Registration, Source, Standalone, TlsEndpoint,
-};
+pub use standalone::{Registration, Source, Standalone, StandaloneRedis, TlsEndpoint};
 
 /// The program to run, with its settings.
 #[derive(Clone, Debug)]
@@ -65,6 +69,8 @@ pub struct Manager {
     pub shared: Shared,
     /// Its own flags.
     pub args: ManagerArgs,
+    /// How it reaches the hub's redis.
+    pub redis: redis_discovery::Settings,
     /// The address of the API of the UI, if it is enabled.
     pub ui_api: Option<SocketAddr>,
 }
@@ -86,6 +92,9 @@ pub enum Error {
     /// A certificate without its key, or a key without its certificate.
     #[error("{0} and {1} must be set together")]
     HalfPair(&'static str, &'static str),
+    /// The key of a Secret without a name.
+    #[error("--redis-secret-key needs --redis-secret")]
+    KeyWithoutSecret,
 }
 
 impl Config {
@@ -156,35 +165,50 @@ fn manager(common: SharedArgs, args: ManagerArgs) -> Result<Manager, Error> {
         args.own_namespace
     );
     let mut shared = shared(common, identity::Method::ocm(), proxy)?;
-    let redis = &args.redis;
-    let listen = shared.args.listen(redis.redis_proxy_port);
-    let Optional(address) = &redis.redis_address;
-    let server = address.as_ref().map_or_else(
-        || format!("argocd-redis.{}.svc:6379", shared.args.namespace),
-        ToString::to_string,
-    );
-    shared.principal.redis_proxy =
-        redis_proxy(listen, redis.redis_proxy_tls, server, &redis.values);
+    let flags = &args.redis;
+    let listen = shared.args.listen(flags.redis_proxy_port);
+    shared.principal.redis_proxy = redis_proxy(listen, flags.redis_proxy_tls, &flags.values);
+    let redis = redis(flags)?;
     let ui_port = args.ui_api_port;
     let ui_api = (ui_port != 0).then(|| shared.args.listen(ui_port));
     Ok(Manager {
         shared,
         args,
+        redis,
         ui_api,
     })
 }
 
+/// How the hub program reaches the hub's redis.
+fn redis(flags: &RedisArgs) -> Result<redis_discovery::Settings, Error> {
+    let Optional(address) = &flags.redis_address;
+    let (Optional(secret), Optional(key)) = (&flags.redis_secret, &flags.redis_secret_key);
+    let login = match (secret, key) {
+        (Some(name), key) => LoginSource::Secret {
+            name: name.clone(),
+            key: key.clone().unwrap_or_else(|| PASSWORD.key.to_owned()),
+        },
+        (None, Some(_)) => return Err(Error::KeyWithoutSecret),
+        (None, None) if address.is_some() => LoginSource::of_manifests(),
+        (None, None) => LoginSource::ArgoCd,
+    };
+    Ok(redis_discovery::Settings {
+        address: address.as_ref().map(ToString::to_string),
+        user: flags.redis_username.0.clone(),
+        login,
+        tls: match flags.redis_tls.clone() {
+            RedisTls::Off => None,
+            RedisTls::Secret(name) => Some(Ca::Secret(name)),
+            RedisTls::ConfigMap(name) => Some(Ca::ConfigMap(name)),
+        },
+    })
+}
+
 /// The redis proxy on this address, if its port is not 0.
-fn redis_proxy(
-    listen: SocketAddr,
-    tls: bool,
-    server: String,
-    values: &RedisValuesArgs,
-) -> Option<RedisProxy> {
+fn redis_proxy(listen: SocketAddr, tls: bool, values: &RedisValuesArgs) -> Option<RedisProxy> {
     (listen.port() != 0).then_some(RedisProxy {
         listen,
         tls,
-        server,
         largest_value: values.redis_proxy_max_value,
         remembered: values.redis_proxy_remember,
     })

@@ -1,11 +1,11 @@
 //! Builds every part, starts it, and waits; no decisions.
 
-mod redis;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use live::redis_service::ON_CLUSTER;
+use live::ui_access::UiAccess;
 use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState, DebugState};
 use runtime::args::KubeArgs;
@@ -80,7 +80,14 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
     let Config { hub, scope, ui, .. } = config;
     let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
-    let redis = redis::start(config.redis, ui.access, &client, &scope, &spawner).await;
+    let redis = redis(
+        config.redis,
+        ui.access,
+        &client,
+        &argocd_namespace,
+        &spawner,
+    )
+    .await;
     let reader = ui.reader().map(str::to_owned);
     let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
@@ -132,6 +139,22 @@ fn spawn_all(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &Ca
     let agent_tunnel = link.tunnel(api_handler, background.clone());
     background.spawn("tunnel", agent_tunnel.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
+}
+
+/// The client of Argo CD's redis. Without access of users nothing reads redis, so nothing follows its Service and Secret.
+async fn redis(
+    settings: redis_discovery::Settings,
+    access: UiAccess,
+    client: &Client,
+    namespace: &str,
+    spawner: &Spawner,
+) -> Arc<Redis> {
+    let redis = if access == UiAccess::None {
+        redis_discovery::unused(namespace)
+    } else {
+        redis_discovery::follow(settings, client, namespace, &ON_CLUSTER, spawner).await
+    };
+    Arc::new(Redis::new(redis))
 }
 
 /// The handler of live requests; it has its own client, so that a list for a user delays no request of the agent.

@@ -14,7 +14,6 @@ mod redis;
 
 pub use error::Error;
 pub use hub::{Hub, Method};
-pub use redis::{Ca, LoginSource, Redis};
 
 use crate::args::{Args, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs, UiArgs};
 
@@ -35,7 +34,7 @@ pub struct Config {
     /// The rights of users of the hub.
     pub ui: Ui,
     /// Argo CD's redis.
-    pub redis: Redis,
+    pub redis: redis_discovery::Settings,
     /// Pause between reads of Argo CD's statistics.
     pub recount: Duration,
     /// The collector of traces; without one the agent exports none.
@@ -127,7 +126,7 @@ impl TryFrom<&Args> for Config {
             scope: scope_of(&args.scope, &hub.agent_mode)?,
             policy: (&args.policy).try_into()?,
             ui: ui.try_into()?,
-            redis: (&args.redis).try_into()?,
+            redis: redis::settings(&args.redis)?,
             recount: args.redis.cache_refresh_interval.max(FASTEST_RECOUNT),
             otlp: trace::Settings::checked(&args.otlp)?,
             reports_argocd: ui.report_argocd,

@@ -7,7 +7,6 @@
 pub mod cluster_stats;
 pub(crate) mod go_compat;
 pub mod redis;
-pub mod redis_discovery;
 pub mod tunnel;
 
 use http::HeaderName;

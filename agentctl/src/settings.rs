@@ -25,6 +25,12 @@ pub const UI_API_PORT: &str = "--ui-api-port";
 pub const REDIS_PROXY_TLS: &str = "--redis-proxy-tls";
 /// The same for the address of the hub's own redis.
 pub const REDIS_ADDRESS: &str = "--redis-address";
+/// The same for the Secret with its password.
+pub const REDIS_SECRET: &str = "--redis-secret";
+/// The same for the key of the password.
+pub const REDIS_SECRET_KEY: &str = "--redis-secret-key";
+/// The same for TLS to it.
+pub const REDIS_TLS: &str = "--redis-tls";
 
 /// Whether the hub program listens on the port of this flag, by its Deployment; 0 is none.
 pub(crate) fn has_port(manager: Option<&Value>, flag: &str) -> bool {

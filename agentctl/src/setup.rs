@@ -9,6 +9,7 @@ mod change;
 mod holder;
 mod obstacles;
 mod record;
+mod redis;
 mod restore;
 mod rights;
 mod ui;
@@ -68,12 +69,21 @@ pub struct Facts {
     pub controllers: Result<Vec<Value>, String>,
     /// The `NetworkPolicies` in Argo CD's namespace.
     pub fences: Vec<Value>,
+    /// The Services in Argo CD's namespace, among which the hub program finds redis.
+    pub services: Vec<Value>,
     /// Whether the Secret with the password of redis exists.
     pub has_password: bool,
     /// Whether Argo CD's notifications controller is there.
     pub has_notifications: bool,
     /// The time of the changes.
     pub now: Timestamp,
+}
+
+impl Facts {
+    /// The Secret with the password of redis, by which the hub program and its clients log in, if it is known.
+    pub fn password_secret(&self) -> Option<String> {
+        redis::place(self).password.map(|(secret, _key)| secret)
+    }
 }
 
 /// The changes.

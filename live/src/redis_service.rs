@@ -9,7 +9,6 @@
 //! | operator, instance `team` | `team-redis`; highly available `team-redis-ha-haproxy` | `team-redis-initial-password`, `admin.password` |
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use argocd::keys::OF_ARGOCD;
 
@@ -107,26 +106,59 @@ pub enum Doubt {
     NotFound,
     /// Several are: their names.
     Several(Vec<String>),
-    /// The password is in this Secret, which the agent reads only if it is configured.
+    /// The password is in this Secret, which is read only if it is configured.
     Password(String),
 }
 
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The settings that replace the search, by the names under which an administrator sets them.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingNames {
+    /// That of the address.
+    pub address: &'static str,
+    /// That of the Secret with the password.
+    pub secret: &'static str,
+    /// That of its key.
+    pub key: &'static str,
+    /// That of TLS.
+    pub tls: &'static str,
+}
+
+/// Variables of the `AddOnDeploymentConfig`, for the redis of a cluster.
+pub const ON_CLUSTER: SettingNames = SettingNames {
+    address: "REDIS_ADDR",
+    secret: "REDIS_SECRET",
+    key: "REDIS_SECRET_KEY",
+    tls: "REDIS_TLS",
+};
+
+/// Values of the chart, for the redis of the hub.
+pub const ON_HUB: SettingNames = SettingNames {
+    address: "argocd.redis.address",
+    secret: "argocd.redis.secret",
+    key: "argocd.redis.key",
+    tls: "argocd.redis.tls",
+};
+
+impl Doubt {
+    /// The cause, and the setting that resolves it.
+    pub fn text(&self, names: &SettingNames) -> String {
+        let SettingNames {
+            address,
+            secret,
+            key,
+            ..
+        } = names;
         match self {
-            Self::NotFound => f.write_str("no Service of Argo CD's redis found; set REDIS_ADDR"),
+            Self::NotFound => {
+                format!("no Service of Argo CD's redis found; set {address}")
+            }
             Self::Several(names) => {
                 let listed = names.iter().take(LISTED).map(String::as_str);
                 let listed = listed.collect::<Vec<_>>().join(", ");
-                write!(
-                    f,
-                    "several Services may be redis ({listed}); set REDIS_ADDR"
-                )
+                format!("several Services may be redis ({listed}); set {address}")
             }
-            Self::Password(secret) => write!(
-                f,
-                "the password of redis is not in an expected Secret; set REDIS_SECRET to {secret} and \
-                 REDIS_SECRET_KEY to {OPERATOR_KEY}"
+            Self::Password(name) => format!(
+                "the password of redis is not in an expected Secret; set {secret} to {name} and {key} to {OPERATOR_KEY}"
             ),
         }
     }

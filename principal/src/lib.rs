@@ -44,7 +44,7 @@ pub use admission::tokens::JwtKey;
 pub use domain::Key;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use inventory::{Changes, Cursor, Delivery, Inventory, Traffic};
-pub use live::redis_proxy::{REDIS_KEYS, RedisFeeds, redis_login};
+pub use live::redis_proxy::RedisFeeds;
 pub use metrics::Metrics;
 pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};
 pub use report::{

@@ -49,8 +49,6 @@ pub struct RedisProxy {
     pub listen: SocketAddr,
     /// Whether it serves TLS, with the certificate of the resource proxy.
     pub tls: bool,
-    /// host:port of the hub's own redis.
-    pub server: String,
     /// Bytes of the largest value from a cluster.
     pub largest_value: u64,
     /// Bytes of all values that are kept for disconnected clusters.

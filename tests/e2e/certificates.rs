@@ -136,9 +136,13 @@ pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Resu
         let now = self::leaves(stage).await?;
         ensure!(leaves.iter().zip(&now).all(|(was, now)| was != now));
         let (door, _) = stage.door().await?;
-        let look = || async { Ok(door.version(&credentials).await.is_err()) };
+        let look = || async {
+            let refused = door.version(&credentials).await.err();
+            Ok(refused.map_or_else(String::new, |it| format!("{it:#}")))
+        };
         let what = format!("{round}: certificates of the old CA are rejected");
-        wait::until(&what, look, |refused| *refused).await?;
+        // The alert comes from the principal, so it serves.
+        wait::until(&what, look, |error| error.contains("fatal alert")).await?;
     }
     let serving = At::secret(product::NAMESPACE, "argocd-agent-principal-tls");
     let serving = text(&stage.hub.read(&serving).await?, "tls.crt")?;

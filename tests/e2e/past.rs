@@ -38,7 +38,7 @@ pub(crate) async fn agents_follow_a_hub_restored_from_an_etcd_snapshot(
     let first = deliver::until_healthy(&stage.hub, &kept.at, "").await?;
     let first = first["status"]["sync"]["revision"]
         .as_str()
-        .unwrap_or_default();
+        .context("a revision")?;
     deliver::until_healthy(&stage.hub, &removed.at, "").await?;
     let out_of_sync = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
     let what = "is OutOfSync";

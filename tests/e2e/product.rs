@@ -80,6 +80,7 @@ fn looked_at() -> Vec<E2eTest> {
         staged!(live::crowd::stalled_reader_does_not_block_others),
         staged!(trees::the_tree_of_an_application_on_a_spoke_is_read_on_the_hub),
         staged!(trees::a_tree_is_read_from_a_redis_with_tls_and_another_secret),
+        staged!(trees::operator::hub_program_finds_the_redis_of_an_operator),
     ]
 }
 

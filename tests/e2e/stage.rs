@@ -142,15 +142,21 @@ impl Stage {
     /// is gone on both sides.
     pub(crate) async fn refresh(&self, at: &At, replica: &str) -> Result<()> {
         const REFRESH: &str = "argocd.argoproj.io/refresh";
+        const SECONDS: &str = "%Y-%m-%dT%H:%M:%SZ";
+        let (replica, spoke) = (Self::replica(replica), self.spoke(1));
+        let before = spoke.read(&replica).await?["status"]["reconciledAt"].clone();
+        // It is in whole seconds: a refresh within the same second would not change it.
+        let is_over = || async { Ok(json!(jiff::Timestamp::now().strftime(SECONDS).to_string())) };
+        lab::wait::until("the next second", is_over, |now| *now != before).await?;
         let asked = json!({"metadata": {"annotations": {REFRESH: "hard"}}});
         self.hub.merge(at, asked).await?;
-        let looked = |app: &Value| app["metadata"]["annotations"][REFRESH].is_null();
+        let is_done =
+            |app: &Value| app.is_object() && app["metadata"]["annotations"][REFRESH].is_null();
+        let again = |app: &Value| is_done(app) && app["status"]["reconciledAt"] != before;
         let what = "was looked at again";
-        self.hub.until(at, what, lab::wait::BOUND, looked).await?;
-        let replica = Self::replica(replica);
-        let spoke = self.spoke(1);
-        spoke
-            .until(&replica, what, lab::wait::BOUND, looked)
+        spoke.until(&replica, what, lab::wait::BOUND, again).await?;
+        self.hub
+            .until(at, what, lab::wait::BOUND, is_done)
             .await
             .map(drop)
     }

@@ -27,6 +27,8 @@ use tokio::time::Instant;
 
 use crate::stage::{Stage, text};
 
+pub(crate) mod operator;
+
 const NAME: &str = "treed";
 const PASSWORD: &str = "of-the-hubs-redis";
 const TREE: &str = "app|resources-tree|spoke1_treed|1.8.3.gz";

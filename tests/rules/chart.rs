@@ -1,7 +1,7 @@
 //! The chart in `manifests/hub`, rendered by the real Helm: its objects, and refused values.
 //!
 //! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the tests
-//! `rights::*` compare with the used rights. `BLESS=1 cargo test -p tests --test rules` updates them; read the difference.
+//! `rights::*` compare with the used rights. `UPDATE_GOLDEN=1 cargo test -p tests --test rules` updates them; read the difference.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,6 +30,8 @@ mod rights;
 mod ui;
 
 use rendered::{GOLDEN, NAMESPACE, RELEASE, everything, objects, one, parsed, pods, run, template};
+
+use crate::shared::updates_golden;
 
 #[test]
 fn the_chart_passes_helms_lint() {
@@ -163,7 +165,7 @@ fn rendered_chart_matches_golden_files() {
             .join("rules/chart")
             .join(format!("{name}.yaml"));
         let rendered = golden(objects(sets));
-        if std::env::var_os("BLESS").is_some() {
+        if updates_golden() {
             let text = rendered.values().map(serde_saphyr::to_string);
             let text: Vec<_> = text.map(|it| it.expect("YAML")).collect();
             fs::write(&path, text.join("---\n")).expect("a golden file");
@@ -181,7 +183,7 @@ fn rendered_chart_matches_golden_files() {
     }
     assert!(
         differ.is_empty(),
-        "if this is meant, BLESS=1 updates the files:\n{}",
+        "if this is meant, UPDATE_GOLDEN=1 updates the files:\n{}",
         differ.join("\n")
     );
 }

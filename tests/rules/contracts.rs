@@ -1,6 +1,6 @@
 //! Spellings that users, other programs and stored objects depend on: none of those listed in `contracts.txt` may change.
 //!
-//! The list was made from the sources of commit 9309d7d and only grows: `BLESS=1` adds new entries and removes none.
+//! The list was made from the sources of commit 9309d7d and only grows: `UPDATE_GOLDEN=1` adds new entries and removes none.
 //! An entry that goes is a breaking change: remove its line by hand and describe the migration in `CHANGELOG.md`.
 
 use std::{collections::BTreeSet, fs};
@@ -12,6 +12,7 @@ use regex::Regex;
 use crate::shared::{
     registered::{self, Metrics},
     sources::{self, is_group, is_punct, literals, root, tokens},
+    updates_golden,
 };
 
 const LIST: &str = "tests/rules/contracts.txt";
@@ -26,7 +27,7 @@ fn every_contract_keeps_its_spelling() {
         .map(str::to_owned)
         .collect();
     let gone: Vec<_> = listed.difference(&now).cloned().collect();
-    if std::env::var_os("BLESS").is_some() {
+    if updates_golden() {
         let all: Vec<_> = listed.union(&now).cloned().collect();
         fs::write(&path, all.join("\n") + "\n").expect("the list of contracts");
     }

@@ -15,9 +15,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("argocd", &[]),
     ("protocol", &[]),
     ("live", &["argocd"]),
+    ("redis-discovery", &["live", "runtime"]),
     ("ocm", &[]),
     ("diagnosis", &["argocd", "ocm"]),
-    ("principal", &["argocd", "live", "protocol", "runtime"]),
+    (
+        "principal",
+        &["argocd", "live", "protocol", "redis-discovery", "runtime"],
+    ),
     (
         "addon-manager",
         &[
@@ -27,10 +31,14 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ocm",
             "principal",
             "protocol",
+            "redis-discovery",
             "runtime",
         ],
     ),
-    ("agent", &["argocd", "live", "protocol", "runtime"]),
+    (
+        "agent",
+        &["argocd", "live", "protocol", "redis-discovery", "runtime"],
+    ),
     (
         "agentctl",
         &["argocd", "diagnosis", "live", "ocm", "runtime"],

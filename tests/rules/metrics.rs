@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use crate::shared::registered;
+use crate::shared::{registered, updates_golden};
 
 use registered::{Metric, Metrics, asked_as};
 
@@ -23,7 +23,7 @@ fn every_metric_has_its_row() {
     let (before, rest) = page.split_once(BEGIN).expect("where the tables begin");
     let (_, after) = rest.split_once(END).expect("where the tables end");
     let made = format!("{before}{BEGIN}\n\n{}{END}{after}", tables());
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if updates_golden() {
         fs::write(&path, &made).expect(PAGE);
     }
     let is: Vec<&str> = page.lines().collect();
@@ -32,7 +32,7 @@ fn every_metric_has_its_row() {
     let extra: Vec<_> = is.iter().filter(|line| !should.contains(line)).collect();
     let hint = "UPDATE_GOLDEN=1 updates the page";
     assert!(
-        page == made || std::env::var_os("UPDATE_GOLDEN").is_some(),
+        page == made || updates_golden(),
         "{PAGE}: {hint}\nmissing {missing:#?}\nnot registered {extra:#?}"
     );
 }

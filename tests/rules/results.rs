@@ -10,6 +10,7 @@ use regex::Regex;
 use crate::shared::{
     names::test_names,
     sources::{file, root},
+    updates_golden,
 };
 
 #[test]
@@ -19,7 +20,7 @@ fn tables_show_the_recorded_results() {
     for page in PAGES {
         let present = file(page);
         let made = rendered(&present, &store).expect(page);
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if updates_golden() {
             fs::write(root().join(page), &made).expect(page);
         } else if made != present {
             old.push(page);

@@ -1,11 +1,14 @@
 //! The way of an Application from the hub's watch to the write on the spoke, file by file. The table in
-//! `docs/architecture.md` is made from the one here: `BLESS=1 cargo test -p tests --test rules way` writes it.
+//! `docs/architecture.md` is made from the one here: `UPDATE_GOLDEN=1 cargo test -p tests --test rules way` writes it.
 
-use std::{collections::BTreeSet, env, fmt::Write as _, fs};
+use std::{collections::BTreeSet, fmt::Write as _, fs};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::shared::sources::{file, is_group, root, tokens};
+use crate::shared::{
+    sources::{file, is_group, root, tokens},
+    updates_golden,
+};
 
 /// One function on the way: its file, its name, what it uses to pass the change on, and what it does.
 type Step = (&'static str, &'static str, &'static str, &'static str);
@@ -183,14 +186,14 @@ fn way_of_an_application_is_as_documented() {
     let (begin, end) = ("<!-- begin: tests/rules/way.rs -->\n", "<!-- end -->");
     let (before, rest) = text.split_once(begin).expect("the begin of the table");
     let (known, after) = rest.split_once(end).expect("the end of the table");
-    if env::var_os("BLESS").is_some() {
+    if updates_golden() {
         fs::write(
             root().join(page),
             format!("{before}{begin}{table}{end}{after}"),
         )
         .expect(page);
     } else {
-        assert_eq!(known, table, "run it with BLESS=1");
+        assert_eq!(known, table, "UPDATE_GOLDEN=1 updates it");
     }
 }
 

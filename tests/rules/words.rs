@@ -2,13 +2,13 @@
 //!
 //! Every file of the tree is read: identifiers, text literals and comments of Rust sources, and the text of pages,
 //! manifests and build files. `words/exceptions.txt` has the number of hits that each file may still have. It only
-//! shrinks: a file with fewer hits than its line fails too, until the line is lowered (`BLESS=1` lowers, never raises).
+//! shrinks: a file with fewer hits than its line fails too, until the line is lowered (`UPDATE_GOLDEN=1` lowers, never raises).
 
 use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
 use regex::Regex;
 
-use crate::shared::sources::root;
+use crate::shared::{sources::root, updates_golden};
 
 /// Retired everywhere.
 const PROSE: &[&str] = &[
@@ -48,7 +48,7 @@ fn retired_words_do_not_come_back() {
         .filter(|(_, hits)| !hits.is_empty())
         .collect();
     let allowed = exceptions();
-    if std::env::var_os("BLESS").is_some() {
+    if updates_golden() {
         bless(&found, &allowed);
     }
     let mut wrong = Vec::new();

@@ -4,6 +4,10 @@
 pub(super) fn compare(file: &str, text: &str) {
     let path = format!("{}/src/addon/{file}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "UPDATE_GOLDEN is set, and CI too"
+        );
         std::fs::write(&path, text).unwrap();
     }
     assert_eq!(

@@ -22,7 +22,7 @@ mod namespaces;
 mod parts;
 mod pod;
 mod read_groups;
-mod redis;
+pub(crate) mod redis;
 mod traces;
 mod tuning;
 mod unknown;

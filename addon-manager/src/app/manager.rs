@@ -13,6 +13,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
+use live::redis_service::ON_HUB;
 use ocm::sdk;
 use principal::{Feeds, RedisFeeds, follow_revoked};
 use runtime::{
@@ -306,7 +307,7 @@ impl HubContext {
         Ok(Feeds {
             fleet: self.channels.fleet.subscribe(),
             server_tls: self.serving_tls(PRINCIPAL_SECRET),
-            redis: RedisFeeds::usual(settings, &client, visitors_tls.clone(), &self.spawner),
+            redis: self.redis(visitors_tls.clone()).await,
             visitors_tls,
             jwt_key,
             revoked: follow_revoked(client, &settings.argocd_namespace, &self.spawner),
@@ -317,6 +318,20 @@ impl HubContext {
             spawner: self.spawner.clone(),
             clock: Clock::system(),
         })
+    }
+
+    /// The hub's redis, if the redis proxy is enabled.
+    async fn redis(&self, serving: watch::Receiver<Arc<Material>>) -> RedisFeeds {
+        let (client, principal) = (&self.client, &self.config.shared.principal);
+        if principal.redis_proxy.is_none() {
+            return RedisFeeds::default();
+        }
+        let (settings, namespace) = (self.config.redis.clone(), &principal.argocd_namespace);
+        let server = redis_discovery::follow(settings, client, namespace, &ON_HUB, &self.spawner);
+        RedisFeeds {
+            server: server.await,
+            serving,
+        }
     }
 
     /// One of our serving certificates, with the CA of the clients.

@@ -1,20 +1,20 @@
 //! The principal alone, without OCM: the cluster Secrets enrol agents.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use live::redis_service::ON_HUB;
 use ocm::name::is_dns_label;
 use principal::{
-    Certificates, Enrolment, Feeds, Fleet, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
-    follow_revoked, redis_login,
+    Certificates, Enrolment, Feeds, Fleet, JwtKey, Mode, RedisFeeds, Registrar, follow_revoked,
 };
 use runtime::{
     clock::Clock,
     credentials::{
         self, Material,
         files::{self, Paths},
-        login,
         secrets::{self, Take},
     },
     kube::{Event, Watch, watch_trimmed},
@@ -26,9 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ProcessContext, forward};
 use crate::{
     args::SharedArgs,
-    config::{
-        LoginSource, RedisTlsEndpoint, Registration, Shared, Source, Standalone, TlsEndpoint,
-    },
+    config::{Registration, Shared, Source, Standalone, StandaloneRedis, TlsEndpoint},
     fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
@@ -54,7 +52,7 @@ pub(super) async fn start(
     };
     let redis = match config.redis {
         Some(redis) => redis_feeds(redis, &client, &namespace, &spawner).await,
-        None => RedisFeeds::usual(&shared.principal, &client, visitors_tls.clone(), &spawner),
+        None => RedisFeeds::default(),
     };
     let jwt_key = match config.token_key {
         Source::Secret(name) => {
@@ -135,30 +133,20 @@ fn register(
     Arc::new(registration)
 }
 
-/// The credentials for the hub's redis and for clients of the redis proxy.
+/// The hub's redis, and the credentials for clients of the redis proxy.
 async fn redis_feeds(
-    redis: RedisTlsEndpoint,
+    redis: StandaloneRedis,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
 ) -> RedisFeeds {
-    let RedisTlsEndpoint { login, tls } = redis;
-    let login = match login {
-        LoginSource::ArgoCd => redis_login(client.clone(), namespace, spawner),
-        LoginSource::Folder(folder) => login::follow_folder(folder, REDIS_KEYS, spawner),
-        LoginSource::Given(login) => watch::channel(Some(Arc::new(login))).1,
-    };
-    let Some(tls) = tls else {
-        return RedisFeeds {
-            login,
-            ..RedisFeeds::default()
-        };
-    };
-    let material = material(tls, client, namespace, spawner).await;
+    let StandaloneRedis { server, serving } = redis;
+    let server = redis_discovery::follow(server, client, namespace, &ON_HUB, spawner).await;
+    let serving = serving.map(|it| identity(it, client, namespace, spawner));
+    let serving = OptionFuture::from(serving).await;
     RedisFeeds {
-        login,
-        serving: material.clone(),
-        server: Some(material),
+        server,
+        serving: serving.unwrap_or_else(|| watch::channel(Arc::default()).1),
     }
 }
 
@@ -172,33 +160,44 @@ async fn material(
     spawner: &Spawner,
 ) -> Followed {
     let TlsEndpoint { serving, ca } = endpoint;
-    let secret = |name: &str, take| {
-        let (client, clock) = (client.clone(), Clock::system());
-        secrets::watch(client, namespace, name, take, clock, spawner)
+    let identity = identity(serving, client, namespace, spawner).await;
+    let roots = match ca {
+        Source::Secret(name) => {
+            let (client, take) = (client.clone(), Take::Roots(&["ca.crt", "tls.crt"]));
+            secrets::watch(client, namespace, &name, take, Clock::system(), spawner)
+        }
+        Source::Files(path) => {
+            let paths = Paths {
+                roots: Some(path),
+                ..Paths::default()
+            };
+            files::watch(paths, Clock::system(), spawner).await
+        }
     };
-    let files = |paths| files::watch(paths, Clock::system(), spawner);
-    let identity = match serving {
-        Source::Secret(name) => secret(&name, Take::Identity),
+    credentials::combine(identity, roots, spawner)
+}
+
+/// A serving certificate.
+async fn identity(
+    serving: Source<(PathBuf, PathBuf)>,
+    client: &Client,
+    namespace: &str,
+    spawner: &Spawner,
+) -> Followed {
+    match serving {
+        Source::Secret(name) => {
+            let (client, take) = (client.clone(), Take::Identity);
+            secrets::watch(client, namespace, &name, take, Clock::system(), spawner)
+        }
         Source::Files((chain, key)) => {
             let paths = Paths {
                 chain: Some(chain),
                 key: Some(key),
                 roots: None,
             };
-            files(paths).await
+            files::watch(paths, Clock::system(), spawner).await
         }
-    };
-    let roots = match ca {
-        Source::Secret(name) => secret(&name, Take::Roots(&["ca.crt", "tls.crt"])),
-        Source::Files(path) => {
-            let paths = Paths {
-                roots: Some(path),
-                ..Paths::default()
-            };
-            files(paths).await
-        }
-    };
-    credentials::combine(identity, roots, spawner)
+    }
 }
 
 /// Keeps the fleet equal to the cluster Secrets: every Secret that names an agent is an enrolment.

@@ -9,7 +9,10 @@ use runtime::{
 };
 
 use super::Optional;
-use crate::address::Address;
+use crate::{
+    addon::settings::redis::{self, RedisTls},
+    address::Address,
+};
 
 /// Flags of the redis proxy, which Argo CD on the hub uses as its redis.
 #[derive(Clone, Debug, Args)]
@@ -25,9 +28,51 @@ pub struct RedisArgs {
     /// Limits of its values.
     #[command(flatten)]
     pub values: RedisValuesArgs,
-    /// host:port of the hub's own redis; without it port 6379 of the Service argocd-redis beside Argo CD.
+    /// host:port of the hub's own redis; without it the hub program looks for the Service beside Argo CD.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub redis_address: Optional<Address>,
+    /// Secret beside Argo CD with the password of the hub's redis; without it that of the installation of Argo CD.
+    #[arg(long, value_parser = secret, default_value = "", hide_default_value = true)]
+    pub redis_secret: Optional<String>,
+    /// Key of the password in that Secret; without it `auth`.
+    #[arg(long, value_parser = key, default_value = "", hide_default_value = true)]
+    pub redis_secret_key: Optional<String>,
+    /// User of the hub's redis; without it that in the Secret, if there is one.
+    #[arg(long, value_parser = user, default_value = "", hide_default_value = true)]
+    pub redis_username: Optional<String>,
+    /// TLS to the hub's redis: `Secret/NAME` or `ConfigMap/NAME` beside Argo CD has the certificates to trust.
+    #[arg(long, value_parser = tls, default_value = "none")]
+    pub redis_tls: RedisTls,
+}
+
+fn secret(text: &str) -> Result<Optional<String>, &'static str> {
+    optional(text, redis::object, "the name of a Secret")
+}
+
+fn key(text: &str) -> Result<Optional<String>, &'static str> {
+    optional(text, redis::key, "a key of a Secret")
+}
+
+fn user(text: &str) -> Result<Optional<String>, &'static str> {
+    optional(text, redis::user, "a user name without spaces")
+}
+
+fn tls(text: &str) -> Result<RedisTls, &'static str> {
+    let wanted = "set none, Secret/NAME or ConfigMap/NAME";
+    Some(text)
+        .filter(|it| !it.is_empty())
+        .map_or(Ok(RedisTls::Off), |it| redis::tls(it).ok_or(wanted))
+}
+
+/// Nothing, or what `parse` accepts.
+fn optional(
+    text: &str,
+    parse: fn(&str) -> Option<String>,
+    wanted: &'static str,
+) -> Result<Optional<String>, &'static str> {
+    let given = Some(text).filter(|text| !text.is_empty());
+    let parsed = given.map(|it| parse(it).ok_or(wanted)).transpose();
+    parsed.map(Optional)
 }
 
 /// Limits of the values that the redis proxy transfers and caches.

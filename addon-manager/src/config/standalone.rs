@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use principal::admission::identity::visitor::Visitors;
+use redis_discovery::{Ca, LoginSource};
 use runtime::credentials::login::Login;
 
 use super::{Error, Shared, redis_proxy};
@@ -18,7 +19,7 @@ pub struct Standalone {
     /// The TLS settings for Argo CD at the resource proxy, if that is enabled.
     pub visitors: Option<TlsEndpoint>,
     /// The settings for the hub's redis and for Argo CD at the redis proxy, if that is enabled.
-    pub redis: Option<RedisTlsEndpoint>,
+    pub redis: Option<StandaloneRedis>,
     /// The key that signs tokens.
     pub token_key: Source<PathBuf>,
     /// Self-registration of agents, if enabled.
@@ -50,24 +51,13 @@ pub struct Registration {
     pub certificate: Option<String>,
 }
 
-/// The credentials for the hub's redis and for clients of the redis proxy.
+/// The hub's redis, and the credentials for clients of the redis proxy.
 #[derive(Clone, Debug)]
-pub struct RedisTlsEndpoint {
-    /// The login of the hub's redis and of the redis proxy.
-    pub login: LoginSource,
-    /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is enabled.
-    pub tls: Option<TlsEndpoint>,
-}
-
-/// The source of a login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LoginSource {
-    /// Argo CD's own Secret.
-    ArgoCd,
-    /// Files in a folder.
-    Folder(PathBuf),
-    /// The command line, or a variable.
-    Given(Login),
+pub struct StandaloneRedis {
+    /// The hub's redis.
+    pub server: redis_discovery::Settings,
+    /// The serving certificate of the redis proxy, if TLS is enabled.
+    pub serving: Option<Source<(PathBuf, PathBuf)>>,
 }
 
 /// Checks the settings of the principal alone.
@@ -124,7 +114,7 @@ fn visitors(args: ResourceProxyArgs, shared: &mut Shared) -> Result<Option<TlsEn
 }
 
 /// Enables the redis proxy, and returns its credentials.
-fn redis(args: RedisAloneArgs, shared: &mut Shared) -> Result<Option<RedisTlsEndpoint>, Error> {
+fn redis(args: RedisAloneArgs, shared: &mut Shared) -> Result<Option<StandaloneRedis>, Error> {
     let has_tls = args.redis_tls_enabled;
     let files = [
         (
@@ -136,25 +126,30 @@ fn redis(args: RedisAloneArgs, shared: &mut Shared) -> Result<Option<RedisTlsEnd
             args.redis_proxy_server_tls_key,
         ),
     ];
-    let tls = TlsEndpoint {
-        serving: pair(files, args.redis_proxy_server_tls_secret_name)?,
-        ca: or_secret(args.redis_ca_path, args.redis_ca_secret_name),
+    let serving = pair(files, args.redis_proxy_server_tls_secret_name)?;
+    let ca = match or_secret(args.redis_ca_path, args.redis_ca_secret_name) {
+        Source::Secret(name) => Ca::Secret(name),
+        Source::Files(path) => Ca::File(path),
     };
     let given = args.redis_password.and_then(Login::of);
     let login = args.redis_creds_dir_path.map_or_else(
-        || given.map_or(LoginSource::ArgoCd, LoginSource::Given),
+        || given.map_or_else(LoginSource::of_manifests, LoginSource::Given),
         LoginSource::Folder,
     );
-    let listen = shared.args.listen(args.redis_proxy_port);
-    let server = args.redis_server_address.to_string();
-    let proxy = redis_proxy(listen, has_tls, server, &args.values);
-    shared.principal.redis_proxy = proxy.filter(|_| !args.disable_redis_proxy);
-    let endpoint = RedisTlsEndpoint {
+    let server = redis_discovery::Settings {
+        address: Some(args.redis_server_address.to_string()),
+        user: None,
         login,
-        tls: has_tls.then_some(tls),
+        tls: has_tls.then_some(ca),
     };
+    let listen = shared.args.listen(args.redis_proxy_port);
+    let proxy = redis_proxy(listen, has_tls, &args.values);
+    shared.principal.redis_proxy = proxy.filter(|_| !args.disable_redis_proxy);
     let is_on = shared.principal.redis_proxy.is_some();
-    Ok(is_on.then_some(endpoint))
+    Ok(is_on.then(|| StandaloneRedis {
+        server,
+        serving: has_tls.then_some(serving),
+    }))
 }
 
 /// A certificate and its key, in files or a Secret.

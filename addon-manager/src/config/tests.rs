@@ -96,9 +96,40 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
     assert_eq!(of("addon-manager"), None);
     let proxy = of("addon-manager --redis-proxy-port=6379 --namespace=cd").unwrap();
     assert_eq!((proxy.listen.port(), proxy.tls), (6379, false));
-    assert_eq!(proxy.server, "argocd-redis.cd.svc:6379");
-    let other = "addon-manager --redis-proxy-port=1 --redis-address=redis:7000";
-    assert_eq!(of(other).unwrap().server, "redis:7000");
+}
+
+#[test]
+fn the_hubs_redis_is_found_unless_it_is_configured() {
+    let of = |flags: &str| match config(&format!("addon-manager {flags}"))? {
+        Config::Manager(manager) => anyhow::Ok(manager.redis),
+        Config::Principal(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("the manager"),
+    };
+    let found = redis_discovery::Settings {
+        address: None,
+        user: None,
+        login: LoginSource::ArgoCd,
+        tls: None,
+    };
+    let nothing =
+        "--redis-address= --redis-secret= --redis-secret-key= --redis-username= --redis-tls=";
+    for flags in ["", nothing, "--redis-tls=none"] {
+        assert_eq!(of(flags).unwrap(), found, "{flags}");
+    }
+    let elsewhere = of("--redis-address=redis:7000").unwrap();
+    assert_eq!(elsewhere.address.as_deref(), Some("redis:7000"));
+    assert_eq!(elsewhere.login, LoginSource::of_manifests());
+    let all =
+        "--redis-secret=s --redis-secret-key=k --redis-username=argo --redis-tls=ConfigMap/ca";
+    let (name, key) = ("s".to_owned(), "k".to_owned());
+    let expected = redis_discovery::Settings {
+        address: None,
+        user: Some("argo".to_owned()),
+        login: LoginSource::Secret { name, key },
+        tls: Some(Ca::ConfigMap("ca".to_owned())),
+    };
+    assert_eq!(of(all).unwrap(), expected);
+    let refused = of("--redis-secret-key=k").unwrap_err();
+    assert!(refused.to_string().contains("--redis-secret"), "{refused}");
 }
 
 #[test]
@@ -126,34 +157,34 @@ fn the_principal_alone_has_the_redis_proxy_flags_of_upstream() {
         Config::Principal(alone) => alone.shared.principal.redis_proxy.zip(alone.redis),
         Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
     };
-    let (proxy, meeting) = of("").unwrap();
+    let (proxy, redis) = of("").unwrap();
     assert_eq!((proxy.listen.port(), proxy.tls), (6379, false));
-    assert_eq!(proxy.server, "argocd-redis:6379");
-    assert_eq!(meeting.login, LoginSource::ArgoCd);
-    assert_eq!(meeting.tls, None);
+    let server = redis.server;
+    assert_eq!(server.address.as_deref(), Some("argocd-redis:6379"));
+    assert_eq!(server.login, LoginSource::of_manifests());
+    assert_eq!((server.tls, redis.serving), (None, None));
     for off in ["--disable-redis-proxy", "--redis-proxy-port=0"] {
         assert!(of(off).is_none(), "{off}");
     }
-    let (proxy, meeting) = of("--redis-tls-enabled --redis-ca-path=ca").unwrap();
-    let tls = meeting.tls.unwrap();
+    let (proxy, redis) = of("--redis-tls-enabled --redis-ca-path=ca").unwrap();
     assert!(proxy.tls);
-    assert_eq!(tls.ca, Source::Files("ca".into()));
+    assert_eq!(redis.server.tls, Some(Ca::File("ca".into())));
     let name = "argocd-redis-proxy-tls".to_owned();
-    assert_eq!(tls.serving, Source::Secret(name));
+    assert_eq!(redis.serving, Some(Source::Secret(name)));
 }
 
 #[test]
 fn a_password_of_redis_is_in_a_folder_or_given_or_where_argo_cd_has_it() {
     for (flags, wanted) in [
         ("--redis-password=x", "Given"),
-        ("--redis-password=", "ArgoCd"),
+        ("--redis-password=", "Secret"),
         ("--redis-password=x --redis-creds-dir-path=d", "Folder"),
     ] {
         let Config::Principal(alone) = config(&format!("addon-manager principal {flags}")).unwrap()
         else {
             panic!("alone")
         };
-        let found = format!("{:?}", alone.redis.unwrap().login);
+        let found = format!("{:?}", alone.redis.unwrap().server.login);
         assert!(found.starts_with(wanted), "{flags}: {found}");
     }
 }
@@ -200,6 +231,9 @@ fn invalid_values_are_refused_at_start_with_the_flag() {
         ("--status-writes-per-second", "1"),
         ("--resource-proxy-address", "https://x/y"),
         ("--redis-address", "redis://x"),
+        ("--redis-secret", "../s"),
+        ("--redis-username", "a\tb"),
+        ("--redis-tls", "Secret"),
     ] {
         let refused = config(&format!("addon-manager {flag}={value}")).unwrap_err();
         assert!(refused.to_string().contains(flag), "{refused}");

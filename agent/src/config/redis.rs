@@ -1,8 +1,6 @@
 //! How the agent reaches Argo CD's redis.
 
-use std::path::PathBuf;
-
-use live::redis_service::PASSWORD;
+use redis_discovery::{Ca, LoginSource, Settings};
 use runtime::credentials::login::Login;
 use runtime::net::host_and_port;
 use rustls_pki_types::ServerName;
@@ -10,64 +8,19 @@ use rustls_pki_types::ServerName;
 use super::error::Error;
 use crate::args::RedisArgs;
 
-/// How the agent reaches Argo CD's redis.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redis {
-    /// host:port; without it the agent looks for the Service.
-    pub address: Option<String>,
-    /// The user, instead of that of the login.
-    pub user: Option<String>,
-    /// The source of the password.
-    pub login: LoginSource,
-    /// The source of the trusted certificates; without it the agent connects without TLS.
-    pub tls: Option<Ca>,
-}
-
-/// The source of a login.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoginSource {
-    /// The Secret that the installation of Argo CD has for it, found with the Service.
-    ArgoCd,
-    /// A Secret beside Argo CD.
-    Secret {
-        /// Its name.
-        name: String,
-        /// The key of the password.
-        key: String,
-    },
-    /// Files in a folder.
-    Folder(PathBuf),
-    /// The command line, or a variable.
-    Given(Login),
-}
-
-/// The source of trusted certificates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ca {
-    /// A file.
-    File(PathBuf),
-    /// A Secret beside Argo CD.
-    Secret(String),
-    /// A `ConfigMap` beside Argo CD.
-    ConfigMap(String),
-}
-
-impl TryFrom<&RedisArgs> for Redis {
-    type Error = Error;
-
-    fn try_from(args: &RedisArgs) -> Result<Self, Error> {
-        let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        let address = some(&args.redis_addr);
-        if let Some(wrong) = address.as_ref().filter(|address| !is_address(address)) {
-            return Err(Error::Redis(wrong.clone()));
-        }
-        Ok(Self {
-            address,
-            user: some(&args.redis_username),
-            login: login_source(args),
-            tls: args.redis_tls_enabled.then(|| ca(args)),
-        })
+/// Checks the flags.
+pub(super) fn settings(args: &RedisArgs) -> Result<Settings, Error> {
+    let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let address = some(&args.redis_addr);
+    if let Some(wrong) = address.as_ref().filter(|address| !is_address(address)) {
+        return Err(Error::Redis(wrong.clone()));
     }
+    Ok(Settings {
+        address,
+        user: some(&args.redis_username),
+        login: login_source(args),
+        tls: args.redis_tls_enabled.then(|| ca(args)),
+    })
 }
 
 /// As in Go, a folder goes before a password. Both go before a Secret.
@@ -80,11 +33,7 @@ fn login_source(args: &RedisArgs) -> LoginSource {
     }
     match args.redis_secret_name.as_str() {
         "" if args.redis_addr.is_empty() => LoginSource::ArgoCd,
-        // An address does not show the installer: the default is the Secret of Argo CD's manifests.
-        "" => LoginSource::Secret {
-            name: PASSWORD.secret.to_owned(),
-            key: PASSWORD.key.to_owned(),
-        },
+        "" => LoginSource::of_manifests(),
         name => LoginSource::Secret {
             name: name.to_owned(),
             key: args.redis_secret_key.clone(),
@@ -112,14 +61,14 @@ mod tests {
     use super::*;
     use crate::args::tests::parsed;
 
-    fn of(args: &[&str]) -> Result<Redis, Error> {
-        Redis::try_from(&parsed(args).redis)
+    fn of(args: &[&str]) -> Result<Settings, Error> {
+        settings(&parsed(args).redis)
     }
 
     #[test]
     fn everything_about_redis_is_found_by_default() {
         let redis = of(&[]).unwrap();
-        let default = Redis {
+        let default = Settings {
             address: None,
             user: None,
             login: LoginSource::ArgoCd,

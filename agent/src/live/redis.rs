@@ -1,7 +1,6 @@
 //! A read-only client of this cluster's redis, Argo CD's cache of Applications.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,10 +8,8 @@ use futures::Stream;
 use futures::stream::try_unfold;
 use live::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
 use runtime::connection::{self, Stream as Io};
-use runtime::credentials::ClientTls;
 use runtime::credentials::login::Login;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Timeout of a connection and of each answer: less than the hub's.
@@ -56,30 +53,9 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The current login, if there is one.
-pub type LoginReceiver = watch::Receiver<Option<Arc<Login>>>;
-
-/// No login, now and later.
-pub(crate) fn no_login() -> LoginReceiver {
-    watch::channel(None).1
-}
-
-/// The address and login of redis.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    /// Host and port.
-    pub address: String,
-    /// The login.
-    pub login: LoginReceiver,
-}
-
 /// Argo CD's redis.
 #[derive(Debug)]
-pub struct Redis {
-    endpoint: watch::Receiver<Endpoint>,
-    user: Option<String>,
-    tls: Option<ClientTls>,
-}
+pub struct Redis(redis_discovery::Redis);
 
 /// A value that is being read.
 #[derive(Debug)]
@@ -93,30 +69,9 @@ pub(crate) struct Found {
 pub(crate) struct Messages(Connection);
 
 impl Redis {
-    /// The redis at this address (host and port).
-    pub fn new(address: String, login: LoginReceiver) -> Self {
-        Self::following(watch::channel(Endpoint { address, login }).1)
-    }
-
-    /// The redis at the current endpoint.
-    pub const fn following(endpoint: watch::Receiver<Endpoint>) -> Self {
-        Self {
-            endpoint,
-            user: None,
-            tls: None,
-        }
-    }
-
-    /// Logs in as this user, if there is one, instead of that of the login.
-    #[must_use]
-    pub fn with_user(self, user: Option<String>) -> Self {
-        Self { user, ..self }
-    }
-
-    /// Connects with TLS, if it is given.
-    #[must_use]
-    pub fn with_tls(self, tls: Option<ClientTls>) -> Self {
-        Self { tls, ..self }
+    /// A client of this redis.
+    pub const fn new(redis: redis_discovery::Redis) -> Self {
+        Self(redis)
     }
 
     /// The value of a key, if it has one.
@@ -142,9 +97,9 @@ impl Redis {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let Endpoint { address, login } = self.endpoint.borrow().clone();
+        let address = self.0.address();
         let cannot = |error| Error::Connect(address.clone(), error);
-        let connecting = connection::connect(&address, self.tls.as_ref());
+        let connecting = connection::connect(&address, self.0.tls());
         let io = timeout(RESPONSE_TIMEOUT, connecting)
             .await
             .map_err(|late| cannot(late.into()))?
@@ -154,33 +109,19 @@ impl Redis {
             buffer: BytesMut::new(),
             scanner: Scanner::new(LIMITS),
         };
-        let login = login.borrow().clone();
-        let answered = self.log_in(&mut connection, login.as_deref()).await;
-        match answered {
+        let login = self.0.login();
+        match connection.log_in(login.as_deref()).await {
             Err(Error::Refused(text)) if text.contains("without any password configured") => {
                 Ok(connection)
             }
-            Err(Error::Refused(text)) => Err(Error::Login(address, text)),
+            Err(Error::Refused(text)) => {
+                self.0.refused();
+                Err(Error::Login(address, text))
+            }
             // A redis with TLS ends a connection without it in this way.
             Err(error @ (Error::Talk(_) | Error::Malformed(_))) => Err(cannot(error.into())),
             Err(error) => Err(error),
             Ok(_) => Ok(connection),
-        }
-    }
-
-    /// Authenticates; without a login, shows whether redis needs one.
-    async fn log_in(
-        &self,
-        connection: &mut Connection,
-        login: Option<&Login>,
-    ) -> Result<Value, Error> {
-        let Some(login) = login else {
-            return connection.ask(&[b"PING"]).await;
-        };
-        let password = login.password.as_bytes();
-        match self.user.as_ref().or(login.user.as_ref()) {
-            None => connection.ask(&[b"AUTH", password]).await,
-            Some(user) => connection.ask(&[b"AUTH", user.as_bytes(), password]).await,
         }
     }
 }
@@ -240,6 +181,18 @@ impl Connection {
         self.io.write_all(&resp::command(words)).await?;
         // TLS may still have some of it.
         self.io.flush().await
+    }
+
+    /// Authenticates; without a login, shows whether redis needs one.
+    async fn log_in(&mut self, login: Option<&Login>) -> Result<Value, Error> {
+        let Some(login) = login else {
+            return self.ask(&[b"PING"]).await;
+        };
+        let password = login.password.as_bytes();
+        match &login.user {
+            None => self.ask(&[b"AUTH", password]).await,
+            Some(user) => self.ask(&[b"AUTH", user.as_bytes(), password]).await,
+        }
     }
 
     /// Sends a command and reads a small answer.

@@ -16,7 +16,7 @@ use live::cluster_info::{self, Census, Connection};
 use live::resp::{self, Kind, Limits, Value};
 use live::ui_access::UiAccess;
 use runtime::credentials::Material;
-use runtime::credentials::login::Login;
+use runtime::credentials::login::{Login, LoginFeed};
 use runtime::parts::Parts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -143,9 +143,9 @@ impl Window {
             user: None,
             password: password.to_owned(),
         };
-        let login = watch::channel(Some(Arc::new(login))).1;
+        let login = LoginFeed::fixed(Some(login));
         let cache = Cache::new(
-            Arc::new(Redis::new(address, login)),
+            Arc::new(Redis::new(redis_discovery::Redis::new(address, login))),
             "argocd".to_owned(),
             access,
         );
@@ -198,8 +198,8 @@ async fn cluster_statistics_are_read_compressed_or_plain() {
         user: None,
         password: PASSWORD.to_owned(),
     };
-    let login = watch::channel(Some(Arc::new(login))).1;
-    let own = Arc::new(Redis::new(address, login));
+    let login = LoginFeed::fixed(Some(login));
+    let own = Arc::new(Redis::new(redis_discovery::Redis::new(address, login)));
     let parts = Parts::new(CancellationToken::new());
     let every = Duration::from_millis(5);
     let mut census = cluster_stats::watch(own, UiAccess::Read, every, &parts.spawner());

@@ -18,6 +18,7 @@ pub use places::{Configured, Given, Places, address, configuration, matters, pla
 pub use redis::REDIS;
 pub(crate) use redis::{Client as RedisClient, fence as redis_fence};
 pub use redis_place::{RedisPlace, redis_place};
+pub(crate) use redis_place::{RedisSettings, decide};
 pub(super) use time::from_here as clock_from_here;
 pub(super) use way::from_here as way_from_here;
 pub use way::{Handshake, Met, Source, Verdict, Way};

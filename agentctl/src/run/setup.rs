@@ -10,10 +10,10 @@ use super::{
     is_name,
 };
 use crate::{
-    check::{Checked, Finding, SERVER, spoke::REDIS, warning},
+    check::{Checked, Finding, SERVER, warning},
     hub::{
         ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS,
-        Error as HubError, FENCES, Hub, Patch, SECRETS, all, labelled, named,
+        Error as HubError, FENCES, Hub, Patch, SECRETS, SERVICES, all, labelled, named,
     },
     settings::settings,
     setup::{
@@ -83,6 +83,7 @@ async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
         server_rights: Vec::new(),
         controllers: Ok(Vec::new()),
         fences: Vec::new(),
+        services: Vec::new(),
         has_password: true,
         has_notifications: false,
         now: context.place.now,
@@ -107,8 +108,11 @@ async fn look_around(context: &Context<'_>, facts: &mut Facts) -> Result<(), Err
     let seen = |_: Value| Some(());
     let notifications = hub.collect(DEPLOYMENTS, place, labelled(NOTIFICATIONS), seen);
     facts.has_notifications = !notifications.await?.is_empty();
-    let secrets = hub.collect(SECRETS, place, named(REDIS), seen).await?;
-    facts.has_password = !secrets.is_empty();
+    facts.services = hub.collect(SERVICES, place, all(), Some).await?;
+    if let Some(secret) = facts.password_secret() {
+        let secrets = hub.collect(SECRETS, place, named(&secret), seen).await?;
+        facts.has_password = !secrets.is_empty();
+    }
     if ui::is_on(facts.manager.as_ref()) {
         let tokens = hub.collect(SECRETS, place, named(UI_SECRET), |it| ui::written(&it));
         facts.token = tokens.await?.into_iter().max();

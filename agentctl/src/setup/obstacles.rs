@@ -2,25 +2,19 @@
 //! the Applications of clusters. Pure.
 
 use argocd::keys::addon::MANAGER;
-use diagnosis::object::{argument, container, entries, option, words};
+use diagnosis::object::{argument, container, entries, option};
 use serde_json::{Value, json};
 
 use super::{
     Facts,
     holder::{Holder, Wanted, missing},
+    redis,
 };
-use crate::{
-    check::{
-        Checked, Finding, NAMESPACES, Outcome, REDIS_SERVER, controllers, failed, full_address,
-        is_proxy_on, leads_to_us,
-        spoke::{REDIS, RedisClient, redis_fence},
-        warning, watchers,
-    },
-    settings::{REDIS_ADDRESS, REDIS_PROXY_TLS},
+use crate::check::{
+    Checked, Finding, NAMESPACES, Outcome, REDIS_SERVER, controllers, failed, is_proxy_on,
+    leads_to_us, warning, watchers,
 };
 
-/// The flag of argocd-server for TLS to redis.
-const TLS_FLAG: &str = "--redis-use-tls";
 /// The release that the documentation installs.
 const RELEASE: &str = "argocd-agent-addon";
 
@@ -28,12 +22,7 @@ const RELEASE: &str = "argocd-agent-addon";
 pub(super) fn obstacles(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut all: Vec<_> = proxy(facts).into_iter().collect();
     if all.is_empty() {
-        all.extend(fence(facts));
-        all.extend(tls(facts));
-        if wanted.is_led {
-            all.extend(own_redis(facts, &holder.redis(facts)));
-            all.extend(password(facts));
-        }
+        all.extend(redis::obstacles(facts, holder, wanted));
     }
     if !holder.is_operated {
         all.extend(flags(facts, wanted));
@@ -78,10 +67,10 @@ pub(super) fn notes(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<F
 }
 
 /// A check, and what it found.
-type Found = (&'static str, Checked);
+pub(super) type Found = (&'static str, Checked);
 
 /// How to change a value of the chart.
-fn upgrade(facts: &Facts, value: &str) -> String {
+pub(super) fn upgrade(facts: &Facts, value: &str) -> String {
     let own = &facts.own_namespace;
     let manager = facts.manager.as_ref().map(argocd::Meta::of);
     let release = manager.and_then(|it| it.annotation("meta.helm.sh/release-name"));
@@ -110,91 +99,12 @@ fn proxy(facts: &Facts) -> Option<Found> {
     Some(("redis", failed(cause, next)))
 }
 
-/// Policies that would keep the hub program from Argo CD's redis.
-fn fence(facts: &Facts) -> Option<Found> {
-    let argocd = &facts.argocd_namespace;
-    let client = RedisClient {
-        namespace: &facts.own_namespace,
-        name: MANAGER,
-        argocd,
-    };
-    let (names, is_admitted) = redis_fence(&facts.fences, client)?;
-    if is_admitted {
-        return None;
-    }
-    let cause = format!("{names} in namespace {argocd} keeps the hub program from Argo CD's redis");
-    let next = upgrade(facts, "redisProxy.networkPolicy=always");
-    Some(("network", failed(cause, format!("admit it: {next}"))))
-}
-
-fn setting<'a>(facts: &'a Facts, flag: &str) -> Option<&'a str> {
-    option(container(facts.manager.as_ref()?)?, (flag, ""))
-}
-
-fn server(facts: &Facts) -> Option<&Value> {
-    container(&facts.server)
-}
-
-fn tls(facts: &Facts) -> Option<Found> {
-    let has_flag = server(facts).is_some_and(|it| words(it).any(|word| word.starts_with(TLS_FLAG)));
-    let has_tls = setting(facts, REDIS_PROXY_TLS) == Some("true");
-    let (cause, next) = match (has_tls, has_flag) {
-        (true, false) => (
-            format!("the redis proxy uses TLS, and argocd-server has no flag {TLS_FLAG}"),
-            format!(
-                "add {TLS_FLAG} and --redis-ca-certificate to argocd-server as docs/live.md describes, or turn TLS off: \
-                {}",
-                upgrade(facts, "redisProxy.tls=false")
-            ),
-        ),
-        (false, true) => (
-            format!("argocd-server has the flag {TLS_FLAG}, and the redis proxy does not use TLS"),
-            format!(
-                "turn it on: {}; the hub program does not use TLS to Argo CD's redis itself",
-                upgrade(facts, "redisProxy.tls=true")
-            ),
-        ),
-        (true, true) | (false, false) => return None,
-    };
-    Some(("redis", failed(cause, next)))
-}
-
-/// Whether the hub program forwards to the redis that argocd-server uses now.
-fn own_redis(facts: &Facts, present: &str) -> Option<Found> {
-    let argocd = &facts.argocd_namespace;
-    let usual = full_address(REDIS, argocd);
-    let target = setting(facts, REDIS_ADDRESS).filter(|it| !it.is_empty());
-    let target = target.unwrap_or(&usual);
-    let address = full_address(present, argocd);
-    if address == full_address(target, argocd) {
-        return None;
-    }
-    let cause =
-        format!("argocd-server uses the redis {present}, and the hub program forwards to {target}");
-    let next =
-        format!("add {REDIS_ADDRESS}={address} to extraArgs of the chart, and run this again");
-    Some(("redis", failed(cause, next)))
-}
-
-fn password(facts: &Facts) -> Option<Found> {
-    if facts.has_password {
-        return None;
-    }
-    let place = format!("{}/{REDIS}", facts.argocd_namespace);
-    let cause = format!(
-        "the Secret {place} does not exist, from which the hub program reads the password of redis"
-    );
-    let next = "create it with the password of Argo CD's redis in the key auth; docs/live.md has the command for \
-    the operator";
-    Some(("redis", failed(cause, next)))
-}
-
 /// Flags and variables of argocd-server that win over the `ConfigMap`, where they have another value than is needed.
 fn flags(facts: &Facts, wanted: &Wanted) -> Vec<Found> {
     let (argocd, own) = (&facts.argocd_namespace, &facts.own_namespace);
     let is_other_redis = |it: &str| wanted.is_led || !leads_to_us(it, argocd, own);
     let is_too_narrow = |it: &str| !missing(facts, &entries(it), false).is_empty();
-    let Some(server) = server(facts) else {
+    let Some(server) = container(&facts.server) else {
         return Vec::new();
     };
     let given = |setting| option(server, setting);

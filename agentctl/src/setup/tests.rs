@@ -58,10 +58,22 @@ fn facts() -> Facts {
         ],
         controllers: Ok(Vec::new()),
         fences: Vec::new(),
+        services: vec![service("argocd-redis", None)],
         has_password: true,
         has_notifications: false,
         now: now(),
     }
+}
+
+/// A Service of redis; of this instance, if an operator owns it.
+fn service(name: &str, instance: Option<&str>) -> Value {
+    let owners = instance.map(|it| json!([{"kind": "ArgoCD", "name": it}]));
+    json!({
+        "metadata": {"namespace": "argocd", "name": name, "ownerReferences": owners, "labels": {
+            "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/managed-by": instance,
+        }},
+        "spec": {"ports": [{"port": 6379}], "selector": {"app.kubernetes.io/name": name}},
+    })
 }
 
 fn parameters(data: &Value) -> Value {
@@ -83,18 +95,15 @@ fn set_args(deployment: &mut Value, args: Value) {
 fn operated() -> Facts {
     let mut facts = facts();
     facts.parameters = None;
-    let address = "--redis-address=team-redis.argocd.svc:6379";
-    let args = json!(["--redis-proxy-port=6379", address]);
-    set_args(facts.manager.as_mut().unwrap(), args);
-    facts.server["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "argoproj.io/v1beta1", "kind": "ArgoCD", "name": "team"}]);
-    let address = "team-redis.argocd.svc.cluster.local:6379";
+    facts.services = vec![service("openshift-gitops-redis", Some("openshift-gitops"))];
+    facts.server["metadata"]["ownerReferences"] = json!([{"apiVersion": "argoproj.io/v1beta1", "kind": "ArgoCD", "name": "openshift-gitops"}]);
+    let address = "openshift-gitops-redis.argocd.svc.cluster.local:6379";
     set_args(
         &mut facts.server,
         json!(["argocd-server", "--redis", address]),
     );
     facts.operated = Some(json!({
-        "metadata": {"namespace": "argocd", "name": "team", "resourceVersion": "9"},
+        "metadata": {"namespace": "argocd", "name": "openshift-gitops", "resourceVersion": "9"},
         "spec": {"sourceNamespaces": ["team-a"], "server": {"extraCommandArgs": ["--rootpath", "/cd"]}},
     }));
     facts
@@ -369,6 +378,6 @@ fn text_of_others_cannot_break_lines() {
 
 #[test]
 fn the_instance_of_the_operator_is_the_owner_of_the_server() {
-    assert_eq!(instance(&operated().server), Some("team"));
+    assert_eq!(instance(&operated().server), Some("openshift-gitops"));
     assert_eq!(instance(&facts().server), None);
 }

@@ -132,7 +132,7 @@ fn services_of_others_are_ignored() {
         }
     );
     assert_eq!(choose(&[]), choose(&others));
-    let message = choose(&[]).doubt.unwrap().to_string();
+    let message = choose(&[]).doubt.unwrap().text(&ON_CLUSTER);
     assert!(message.contains("REDIS_ADDR"), "{message}");
 }
 
@@ -143,7 +143,7 @@ fn several_candidates_give_the_default_and_name_the_variable() {
     let [one, other] = two;
     assert_eq!(choice, choose(&[other, one]), "in any order");
     assert_eq!(choice.address("cd"), "argocd-redis.cd.svc:6379");
-    let message = choice.doubt.unwrap().to_string();
+    let message = choice.doubt.unwrap().text(&ON_CLUSTER);
     assert!(
         message.contains("team-a-redis, team-b-redis") && message.contains("REDIS_ADDR"),
         "{message}"
@@ -159,7 +159,7 @@ fn several_candidates_give_the_default_and_name_the_variable() {
     assert_eq!(secret, Some("argocd-redis-initial-password"));
     assert!(matches!(choice.doubt, Some(Doubt::Several(_))));
     let many: Vec<_> = (0..100).map(|it| plain(&format!("{it}-redis"))).collect();
-    let message = choose(&many).doubt.unwrap().to_string();
+    let message = choose(&many).doubt.unwrap().text(&ON_CLUSTER);
     assert!(message.len() < 200, "{message}");
 }
 
@@ -170,7 +170,7 @@ fn password_of_another_instance_is_not_guessed() {
         (choice.service.as_str(), choice.password),
         ("team-redis", None)
     );
-    let message = choice.doubt.unwrap().to_string();
+    let message = choice.doubt.unwrap().text(&ON_CLUSTER);
     for part in [
         "REDIS_SECRET",
         "team-redis-initial-password",

@@ -173,9 +173,14 @@ rules:
   # verb for that alone.
   - apiGroups: [""]
     resources: ["secrets"]
-    resourceNames: ["argocd-redis", "argocd-agent-addon-ui"]
+    resourceNames:
+      {{- include "addon.redisSecrets" $root | nindent 6 }}
+      - argocd-agent-addon-ui
     verbs: ["list"]
-  # Whether the hub program may reach redis.
+  # Which redis the hub program forwards to, and whether it may reach it.
+  - apiGroups: [""]
+    resources: ["services"]
+    verbs: ["list"]
   - apiGroups: ["networking.k8s.io"]
     resources: ["networkpolicies"]
     verbs: ["list"]

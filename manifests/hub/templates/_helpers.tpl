@@ -48,18 +48,36 @@ capabilities:
   drop: ["ALL"]
 {{- end }}
 
-{{/* "yes" if a NetworkPolicy restricts the access to Argo CD's redis, else empty. */}}
-{{- define "addon.redisIsFenced" -}}
-{{- if eq .Values.redisProxy.networkPolicy "always" -}}
-yes
-{{- else if eq .Values.redisProxy.networkPolicy "auto" -}}
+{{/* The Secrets with the password of Argo CD's redis, as a list. */}}
+{{- define "addon.redisSecrets" -}}
+{{- with (.Values.argocd.redis | default dict).secret -}}
+- {{ . }}
+{{- else -}}
+- argocd-redis
+- argocd-redis-initial-password
+- openshift-gitops-redis-initial-password
+{{- end -}}
+{{- end }}
+
+{{/* The label app.kubernetes.io/name of the Pods of Argo CD's redis to which a NetworkPolicy restricts the access, as a JSON list;
+empty if the chart's own is not needed. */}}
+{{- define "addon.fencedRedis" -}}
+{{- $names := list -}}
+{{- if ne .Values.redisProxy.networkPolicy "never" -}}
 {{- range (lookup "networking.k8s.io/v1" "NetworkPolicy" .Values.argocd.namespace "").items -}}
 {{- $selected := dig "matchLabels" "app.kubernetes.io/name" "" .spec.podSelector -}}
-{{- if and (ne .metadata.name "argocd-agent-redis") (or (empty .spec.podSelector) (eq $selected "argocd-redis")) -}}
-yes
+{{- if eq .metadata.name "argocd-agent-redis" -}}
+{{- else if empty .spec.podSelector -}}
+{{- $names = append $names "argocd-redis" -}}
+{{- else if or (hasSuffix "-redis" $selected) (hasSuffix "-redis-ha-haproxy" $selected) -}}
+{{- $names = append $names $selected -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq .Values.redisProxy.networkPolicy "always") (empty $names) -}}
+{{- $names = append $names "argocd-redis" -}}
 {{- end -}}
+{{- end -}}
+{{- $names | uniq | sortAlpha | toJson -}}
 {{- end }}
 
 {{/* Labels of the objects that exist while `helm uninstall` runs. */}}

@@ -44,7 +44,7 @@ mod upstream;
 mod value;
 mod writer;
 
-pub use feeds::{REDIS_KEYS, RedisFeeds, redis_login};
+pub use feeds::RedisFeeds;
 use shared::Shared;
 
 /// Accepts clients until the program stops.

@@ -11,7 +11,7 @@ use principal::{
     RedisProxy,
     store::{Memory, Watched},
 };
-use runtime::credentials::{client_config, login::Login};
+use runtime::credentials::client_config;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -53,17 +53,12 @@ async fn world(server: String, tls: bool) -> World {
         settings.redis_proxy = Some(RedisProxy {
             listen: ([127, 0, 0, 1], 0).into(),
             tls,
-            server,
             largest_value: 40 << 20,
             remembered: 1 << 20,
         });
     })
     .await;
-    let login = Login {
-        user: None,
-        password: PASSWORD.to_owned(),
-    };
-    world.redis_login.send_replace(Some(Arc::new(login)));
+    world.put_redis(&server, Some(PASSWORD));
     world
 }
 
@@ -129,7 +124,7 @@ async fn redis_client_without_password_learns_nothing() {
     }
     assert_eq!(client.response().await, None, "three times is enough");
 
-    world.redis_login.send_replace(None);
+    world.put_redis("127.0.0.1:1", None);
     let mut early = Client::stranger(&world).await;
     let response = early.error(&["AUTH", PASSWORD]).await;
     assert!(response.contains("not known yet"), "{response}");

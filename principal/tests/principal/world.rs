@@ -11,9 +11,13 @@ use principal::{
     RedisFeeds, Revoked, SessionReport, Settings, State, start_on,
     store::{Memory, Watched},
 };
+use redis_discovery::{Endpoint, Redis};
 use runtime::{
     clock::Clock,
-    credentials::{Material, client_config, login::Login},
+    credentials::{
+        ClientTls, Material, client_config,
+        login::{Login, LoginFeed},
+    },
     metrics::Registry,
     parts::Parts,
 };
@@ -37,7 +41,7 @@ pub(crate) struct World {
     pub(crate) active: watch::Sender<bool>,
     pub(crate) material: watch::Sender<Arc<Material>>,
     pub(crate) revoked: watch::Sender<Option<Arc<Revoked>>>,
-    pub(crate) redis_login: watch::Sender<Option<Arc<Login>>>,
+    redis: watch::Sender<Endpoint>,
     pub(crate) handle: Handle,
     metrics: Registry,
     pub(crate) state: State,
@@ -96,6 +100,16 @@ impl World {
         Self::on(Memory::new(), clusters).await
     }
 
+    /// Puts the hub's redis at this address, with this password if it is known.
+    pub(crate) fn put_redis(&self, address: &str, password: Option<&str>) {
+        let login = password.map(|password| Login {
+            user: None,
+            password: password.to_owned(),
+        });
+        let (address, login) = (address.to_owned(), LoginFeed::fixed(login));
+        self.redis.send_replace(Endpoint { address, login });
+    }
+
     /// The same on a hub that was there before.
     pub(crate) async fn on(hub: Memory, clusters: &[&str]) -> Self {
         Self::set(hub, clusters, |_| {}).await
@@ -120,15 +134,16 @@ impl World {
         let mut settings = settings();
         change(&mut settings);
         let (revoked, revoked_now) = watch::channel(Some(Arc::default()));
-        let (redis_login, redis_login_now) = watch::channel(None);
+        let (address, login) = (String::new(), LoginFeed::fixed(None));
+        let (redis, redis_now) = watch::channel(Endpoint { address, login });
         let has_tls = settings.redis_proxy.as_ref().is_some_and(|it| it.tls);
+        let tls = has_tls.then(|| ClientTls::follow(server_tls.clone(), &parts.spawner()));
         let feeds = Feeds {
             fleet: fleet_now,
             visitors_tls: server_tls.clone(),
             redis: RedisFeeds {
-                login: redis_login_now,
+                server: Redis::from(redis_now).with_tls(tls),
                 serving: server_tls.clone(),
-                server: has_tls.then(|| server_tls.clone()),
             },
             server_tls,
             jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
@@ -153,7 +168,7 @@ impl World {
             active,
             material,
             revoked,
-            redis_login,
+            redis,
             handle,
             metrics,
             state: counters.state().clone(),

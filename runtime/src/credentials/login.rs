@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ::kube::Client;
+use ::kube::{Api, Client};
 use k8s_openapi::api::core::v1::Secret;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 
 use super::files::POLL_INTERVAL;
-use super::secrets::follow_object;
+use crate::error::Chain;
 use crate::parts::Spawner;
 
 /// A configured password. Cannot be printed.
@@ -58,43 +60,125 @@ impl Keys {
     }
 }
 
-/// Watches one Secret and publishes its login, once there is one.
+/// The current login, and a way to have it read again.
+#[derive(Clone, Debug)]
+pub struct LoginFeed {
+    now: watch::Receiver<Option<Arc<Login>>>,
+    again: Arc<Notify>,
+}
+
+impl LoginFeed {
+    /// A login that stays the same; without one there is none, now and later.
+    pub fn fixed(login: Option<Login>) -> Self {
+        watch::channel(login.map(Arc::new)).1.into()
+    }
+
+    /// The login, once there is one.
+    pub fn current(&self) -> Option<Arc<Login>> {
+        self.now.borrow().clone()
+    }
+
+    /// Reports that a server refused the login, or that there is none: its source is read again soon.
+    pub fn refused(&self) {
+        self.again.notify_one();
+    }
+}
+
+impl From<watch::Receiver<Option<Arc<Login>>>> for LoginFeed {
+    fn from(now: watch::Receiver<Option<Arc<Login>>>) -> Self {
+        let again = Arc::default();
+        Self { now, again }
+    }
+}
+
+/// The interval of reads of a Secret with a login.
+const SETTLED: Duration = Duration::from_mins(5);
+/// The interval while it has none.
+const UNSETTLED: Duration = Duration::from_secs(30);
+/// The least pause between two reads, however often servers refuse the login.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Reads one Secret from time to time, and after a refusal, and publishes its login once there is one. That needs no more
+/// than `get` on this Secret.
 ///
 /// A deleted login stays in use until the server rejects it.
-pub fn watch(
+pub fn poll(
     client: Client,
     namespace: &str,
     name: &str,
     keys: Keys,
     spawner: &Spawner,
-) -> watch::Receiver<Option<Arc<Login>>> {
-    let (send, receive) = watch::channel(None);
-    let object = format!("Secret/{namespace}/{name}");
-    follow_object(
-        client,
-        (namespace, name),
-        "a password",
-        spawner,
-        move |secret: Secret| {
-            let Some(login) = login(&secret, &keys) else {
-                return tracing::warn!(%object, key = %keys.password, "a Secret has no password");
-            };
-            if publish(&send, login) {
-                tracing::info!(%object, "reloaded a password");
+) -> LoginFeed {
+    let (send, now) = watch::channel(None);
+    let feed = LoginFeed::from(now);
+    let again = Arc::clone(&feed.again);
+    let mut poller = Poller {
+        secrets: Api::namespaced(client, namespace),
+        name: name.to_owned(),
+        object: format!("Secret/{namespace}/{name}"),
+        keys,
+        send,
+        complaint: None,
+    };
+    let token = spawner.token().clone();
+    spawner.spawn(format!("login of {}", poller.object), async move {
+        let polling = async {
+            loop {
+                let is_known = poller.read().await;
+                sleep(AFTER_REFUSAL).await;
+                let pause = if is_known { SETTLED } else { UNSETTLED };
+                let _refused_or_over = timeout(pause, again.notified()).await;
             }
-        },
-    );
-    receive
+        };
+        token.run_until_cancelled(polling).await;
+        token.cancelled().await;
+    });
+    feed
+}
+
+struct Poller {
+    secrets: Api<Secret>,
+    name: String,
+    /// The Secret, for logs.
+    object: String,
+    keys: Keys,
+    send: watch::Sender<Option<Arc<Login>>>,
+    /// The cause that was logged last.
+    complaint: Option<String>,
+}
+
+impl Poller {
+    /// Whether the Secret has a login.
+    async fn read(&mut self) -> bool {
+        let found = match self.secrets.get_opt(&self.name).await {
+            Ok(Some(secret)) => login(&secret, &self.keys)
+                .ok_or_else(|| format!("it has no key {}", self.keys.password)),
+            Ok(None) => Err("it does not exist".to_owned()),
+            Err(error) => Err(Chain(&error).to_string()),
+        };
+        match found {
+            Ok(login) => {
+                self.complaint = None;
+                if publish(&self.send, login) {
+                    tracing::info!(object = self.object, "reloaded a password");
+                }
+                true
+            }
+            Err(why) => {
+                if self.complaint.as_ref() != Some(&why) {
+                    tracing::warn!(object = self.object, why, "no password can be read");
+                    self.complaint = Some(why);
+                }
+                false
+            }
+        }
+    }
 }
 
 /// Polls the login in a folder, such as a mounted Secret, and publishes it once there is one.
 ///
 /// A deleted login stays in use until the server rejects it.
-pub fn follow_folder(
-    folder: PathBuf,
-    keys: Keys,
-    spawner: &Spawner,
-) -> watch::Receiver<Option<Arc<Login>>> {
+pub fn follow_folder(folder: PathBuf, keys: Keys, spawner: &Spawner) -> LoginFeed {
     let (send, receive) = watch::channel(None);
     let token = spawner.token().clone();
     spawner.spawn("login of a folder", async move {
@@ -118,7 +202,7 @@ pub fn follow_folder(
             }
         }
     });
-    receive
+    receive.into()
 }
 
 /// Whether it is another login than the published one.
@@ -207,17 +291,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let parts = Parts::new(CancellationToken::new());
         let path = folder.path().to_owned();
-        let mut known = follow_folder(path, KEYS, &parts.spawner());
+        let mut known = follow_folder(path, KEYS, &parts.spawner()).now;
         std::fs::write(folder.path().join("auth"), "first\n").unwrap();
         let is = |wanted: &'static str| {
             move |login: &Option<Arc<Login>>| login.as_ref().is_some_and(|it| it.password == wanted)
         };
         let bound = POLL_INTERVAL * 5;
-        let first = tokio::time::timeout(bound, known.wait_for(is("first")));
+        let first = timeout(bound, known.wait_for(is("first")));
         assert_eq!(first.await.unwrap().unwrap().as_ref().unwrap().user, None);
         std::fs::write(folder.path().join("auth_username"), "argo").unwrap();
         std::fs::write(folder.path().join("auth"), "second").unwrap();
-        let second = tokio::time::timeout(bound, known.wait_for(is("second")));
+        let second = timeout(bound, known.wait_for(is("second")));
         let user = second
             .await
             .unwrap()

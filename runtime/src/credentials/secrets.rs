@@ -127,7 +127,7 @@ where
 /// Watches one object, which has `what`, and calls `handle` for each of its versions.
 ///
 /// The part logs a deleted and a missing object: the owner keeps what it has.
-pub(super) fn follow_object<K>(
+fn follow_object<K>(
     client: Client,
     (namespace, name): (&str, &str),
     what: &'static str,

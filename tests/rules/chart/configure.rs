@@ -111,7 +111,9 @@ fn jobs_of_configure_write_named_objects_and_grant_nothing() {
         "argocd-agent-addon-ui",
         "argocd-cmd-params-cm",
         "argocd-redis",
+        "argocd-redis-initial-password",
         "argocd-server",
+        "openshift-gitops-redis-initial-password",
     ];
     assert_eq!(writes, expected.map(str::to_owned).into());
 }

@@ -124,11 +124,9 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
             .collect()
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
-    // It watches Applications and projects, sends commands to Applications, reads the Secret of redis, and lists programs
+    // It watches Applications and projects, sends commands to Applications, gets the Secret of redis, and lists programs
     // and Services.
-    let few = [
-        "list", "watch", "patch", "list", "watch", "list", "watch", "list",
-    ];
+    let few = ["list", "watch", "patch", "get", "list", "watch", "list"];
     assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
         mode: Mode::Autonomous,
@@ -197,16 +195,21 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
 }
 
 #[test]
-fn no_rule_of_the_spoke_has_a_wildcard_or_reads_single_secrets() {
+fn rules_of_the_spoke_have_no_wildcard_and_get_only_the_secret_of_redis() {
     for role in of_the_agent(&render(&spoke()), "Role") {
         let rules = role["rules"].to_string();
         assert!(!rules.contains('*'), "{rules}");
-        // It watches repository Secrets by label. It reads no Secret by name, and none in another namespace.
+        // It watches repository Secrets by label, and gets that of redis by its name; none in another namespace.
         assert_eq!(role["metadata"]["namespace"], "argocd");
         for rule in role["rules"].as_array().unwrap() {
             let secrets = rule["resources"].to_string().contains("secrets");
             let verbs = rule["verbs"].to_string();
-            assert!(!secrets || !verbs.contains("get") && !verbs.contains("update"));
+            assert!(!secrets || !verbs.contains("update"));
+            if secrets && verbs.contains("get") {
+                let of_redis: Vec<_> = live::redis_service::secrets().collect();
+                assert_eq!(rule["resourceNames"], json!(of_redis));
+                assert_eq!(rule["verbs"], json!(["get"]));
+            }
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use argocd::name::is_name;
-use live::redis_service;
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use serde_json::{Value, json};
 
@@ -60,36 +59,29 @@ impl RedisOptions {
         ]
     }
 
-    /// Changes the rules of the agent's Role that differ from those of the manifest: which Secrets it reads by name, and
-    /// the `ConfigMap` of the certificates. In mode managed it reads all Secrets of the namespace anyway.
+    /// Changes the rules of the agent's Role that differ from those of the manifest: the Secrets with the password, and
+    /// where the certificates are.
     pub(in crate::addon) fn grant(&self, role: &mut Value) {
         let Some(rules) = role.get_mut("rules").and_then(Value::as_array_mut) else {
             return;
         };
-        let secrets = json!(["secrets"]);
-        let by_name = rules
-            .iter_mut()
-            .filter(|rule| rule.get("resources") == Some(&secrets));
-        for names in by_name.filter_map(|rule| rule.get_mut("resourceNames")) {
-            *names = self.secrets().into();
+        if let Some(secret) = &self.secret {
+            let secrets = json!(["secrets"]);
+            let by_name = rules
+                .iter_mut()
+                .filter(|rule| rule.get("resources") == Some(&secrets));
+            for names in by_name.filter_map(|rule| rule.get_mut("resourceNames")) {
+                *names = json!([secret]);
+            }
         }
-        if let RedisTls::ConfigMap(name) = &self.tls {
-            rules.push(json!({
-                "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": ["list", "watch"],
-            }));
-        }
-    }
-
-    /// The Secrets that the agent reads for redis.
-    fn secrets(&self) -> Vec<&str> {
-        let password = self.secret.as_deref();
-        let mut names = password.map_or_else(|| redis_service::secrets().collect(), |it| vec![it]);
-        if let RedisTls::Secret(name) = &self.tls
-            && !names.contains(&name.as_str())
-        {
-            names.push(name);
-        }
-        names
+        let (resource, name) = match &self.tls {
+            RedisTls::Off => return,
+            RedisTls::Secret(name) => ("secrets", name),
+            RedisTls::ConfigMap(name) => ("configmaps", name),
+        };
+        rules.push(json!({
+            "apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": ["list", "watch"],
+        }));
     }
 }
 
@@ -125,21 +117,21 @@ fn address(text: &str) -> Option<String> {
     (has_port && is_host).then(|| address.to_string())
 }
 
-fn object(text: &str) -> Option<String> {
+pub(crate) fn object(text: &str) -> Option<String> {
     is_name(text).then(|| text.to_owned())
 }
 
-fn key(text: &str) -> Option<String> {
+pub(crate) fn key(text: &str) -> Option<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (text.len() <= LONGEST_KEY && text.chars().all(is_part)).then(|| text.to_owned())
 }
 
-fn user(text: &str) -> Option<String> {
+pub(crate) fn user(text: &str) -> Option<String> {
     let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
     (is_printable && text.len() <= LONGEST_KEY).then(|| text.to_owned())
 }
 
-fn tls(text: &str) -> Option<RedisTls> {
+pub(crate) fn tls(text: &str) -> Option<RedisTls> {
     match text.split_once('/') {
         None if text == "none" => Some(RedisTls::Off),
         Some(("Secret", name)) => object(name).map(RedisTls::Secret),
@@ -252,33 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_granted_by_name_where_not_all_are() {
-        let by_name = |names: &[&str]| json!([{ "resources": ["secrets"], "resourceNames": names, "verbs": ["list"] }]);
-        for (variables, names) in [
-            (&[][..], redis_service::secrets().collect::<Vec<_>>()),
-            (&[("REDIS_SECRET", "s")], vec!["s"]),
-            (
-                &[("REDIS_SECRET", "s"), ("REDIS_TLS", "Secret/ca")],
-                vec!["s", "ca"],
-            ),
-            (
-                &[("REDIS_SECRET", "s"), ("REDIS_TLS", "Secret/s")],
-                vec!["s"],
-            ),
-        ] {
-            assert_eq!(granted(variables, &by_name(&["any"])), by_name(&names));
-            let all = json!([{ "resources": ["secrets"], "verbs": ["list"] }]);
-            assert_eq!(granted(variables, &all), all);
-        }
+    fn password_is_granted_in_one_secret_by_name() {
+        let all = json!({ "resources": ["secrets"], "verbs": ["list"] });
+        let by_name = |name: &str| json!({ "resources": ["secrets"], "resourceNames": [name], "verbs": ["get"] });
+        let before = json!([all, by_name("any")]);
+        assert_eq!(granted(&[], &before), before);
+        let after = json!([all, by_name("s")]);
+        assert_eq!(granted(&[("REDIS_SECRET", "s")], &before), after);
     }
 
     #[test]
-    fn certificates_in_a_config_map_are_granted_by_name() {
-        let rules = granted(&[("REDIS_TLS", "ConfigMap/ca")], &json!([]));
-        let expected = json!([{
-            "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["ca"], "verbs": ["list", "watch"],
-        }]);
-        assert_eq!(rules, expected);
+    fn certificates_are_granted_by_name() {
+        for (kind, resource) in [("Secret", "secrets"), ("ConfigMap", "configmaps")] {
+            let value = format!("{kind}/ca");
+            let rules = granted(&[("REDIS_TLS", &value)], &json!([]));
+            let expected = json!([{
+                "apiGroups": [""], "resources": [resource], "resourceNames": ["ca"], "verbs": ["list", "watch"],
+            }]);
+            assert_eq!(rules, expected);
+        }
         assert_eq!(granted(&[], &json!([])), json!([]));
     }
 }

@@ -1,10 +1,10 @@
+use runtime::credentials::login::LoginFeed;
 use runtime::parts::Parts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::live::redis::no_login;
 
 fn census(applications: u64, resources: u64) -> Census {
     Census {
@@ -68,7 +68,7 @@ async fn redis(answer: &'static [u8], spawner: &Spawner) -> Redis {
             }
         }
     });
-    Redis::new(address, no_login())
+    Redis::new(redis_discovery::Redis::new(address, LoginFeed::fixed(None)))
 }
 
 #[tokio::test]

@@ -9,6 +9,12 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use redis_discovery::{Endpoint, Redis as Target};
+use runtime::credentials::ClientTls;
+use runtime::credentials::login::LoginFeed;
+use std::sync::Arc;
+use tokio::sync::watch;
+
 use super::*;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -99,12 +105,16 @@ async fn serve(mut io: impl AsyncRead + AsyncWrite + Unpin, password: Option<&st
     }
 }
 
-fn login(user: Option<&str>, password: &str) -> LoginReceiver {
+fn login(user: Option<&str>, password: &str) -> LoginFeed {
     let login = Login {
         user: user.map(str::to_owned),
         password: password.to_owned(),
     };
-    watch::channel(Some(Arc::new(login))).1
+    LoginFeed::fixed(Some(login))
+}
+
+fn no_login() -> LoginFeed {
+    LoginFeed::fixed(None)
 }
 
 async fn value(redis: &Redis) -> Result<Vec<u8>, Error> {
@@ -133,7 +143,7 @@ async fn values_are_read_with_and_without_tls_and_a_password() {
         let serving = is_secure.then(|| authority.serving("127.0.0.1"));
         let address = redis(password, serving, &spawner).await;
         let trusted = is_secure.then(|| authority.trusted(&spawner));
-        let redis = Redis::new(address, login).with_tls(trusted);
+        let redis = Redis::new(Target::new(address, login).with_tls(trusted));
         assert_eq!(value(&redis).await.unwrap(), b"value");
     }
 }
@@ -142,14 +152,14 @@ async fn values_are_read_with_and_without_tls_and_a_password() {
 async fn refused_login_names_the_variables_of_the_secret() {
     let parts = parts();
     let address = redis(Some("right"), None, &parts.spawner()).await;
-    let of = |login| Redis::new(address.clone(), login);
+    let of = |login| Target::new(address.clone(), login);
     for redis in [
         of(no_login()),
         of(login(None, "wrong")),
         // The configured user goes before that of the Secret.
         of(login(Some("argo"), "right")).with_user(Some("stranger".to_owned())),
     ] {
-        let error = value(&redis).await.unwrap_err();
+        let error = value(&Redis::new(redis)).await.unwrap_err();
         assert!(matches!(error, Error::Login(..)), "{error:?}");
         let message = error.to_string();
         assert!(message.contains("REDIS_SECRET"), "{message}");
@@ -176,7 +186,7 @@ async fn mismatch_of_tls_names_the_variables_of_the_address() {
         (&elsewhere, trusted()),
         (&"127.0.0.1:1".to_owned(), None),
     ] {
-        let redis = Redis::new(address.clone(), login(None, "right")).with_tls(tls);
+        let redis = Redis::new(Target::new(address.clone(), login(None, "right")).with_tls(tls));
         let error = value(&redis).await.unwrap_err();
         assert!(matches!(error, Error::Connect(..)), "{address}: {error:?}");
         let message = error.to_string();
@@ -195,7 +205,7 @@ async fn another_endpoint_is_used_for_the_next_request() {
         address: "127.0.0.1:1".to_owned(),
         login: no_login(),
     });
-    let redis = Redis::following(receiver);
+    let redis = Redis::new(receiver.into());
     assert!(value(&redis).await.is_err());
     let login = login(None, "right");
     endpoint.send_replace(Endpoint { address, login });

@@ -9,7 +9,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::core::{Selector, SelectorExt as _};
-use live::{redis_service::Doubt, ui_access::UiAccess};
+use live::{
+    redis_service::{Doubt, ON_CLUSTER},
+    ui_access::UiAccess,
+};
 use serde_json::Value;
 
 use super::{Checked, Facts, Places, Spoke, argo_cd, ok, warning};
@@ -19,7 +22,7 @@ pub const REDIS: &str = "argocd-redis";
 /// What every namespace is labelled with.
 const NAMESPACE: &str = "kubernetes.io/metadata.name";
 /// What the Pods are labelled with.
-const NAME: &str = "app.kubernetes.io/name";
+pub(super) const NAME: &str = "app.kubernetes.io/name";
 const AGENT: &str = "argocd-agent-agent";
 
 /// Service, password, network policies; nothing if `UI_ACCESS` is `none`, or Argo CD is not installed yet.
@@ -40,6 +43,7 @@ fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
     let namespace = &facts.places.argocd;
     let place = spoke.redis.as_ref()?;
     if let Some(doubt) = &place.doubt {
+        let doubt = doubt.text(&ON_CLUSTER);
         return warning(
             format!("in namespace {namespace}: {doubt}"),
             "set the variable in the AddOnDeploymentConfig, or users of the hub see no trees of this cluster",
@@ -74,13 +78,15 @@ pub(crate) struct Client<'a> {
     pub(crate) name: &'a str,
     /// The namespace of redis.
     pub(crate) argocd: &'a str,
+    /// The label `app.kubernetes.io/name` of redis' Pods.
+    pub(crate) redis: &'a str,
 }
 
 /// The names of the `NetworkPolicies` about redis, and whether they let a Pod reach it; none if there are none.
 pub(crate) fn fence(fences: &[Value], client: Client<'_>) -> Option<(String, bool)> {
     let read = |it: &Value| serde_json::from_value::<NetworkPolicy>(it.clone()).ok();
     let mut policies: Vec<_> = fences.iter().filter_map(read).collect();
-    policies.retain(is_about_redis);
+    policies.retain(|it| is_about_redis(it, client.redis));
     if policies.is_empty() {
         return None;
     }
@@ -96,6 +102,7 @@ fn network(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
         namespace: agent,
         name: AGENT,
         argocd,
+        redis: spoke.redis.as_ref().map_or(REDIS, |it| &it.pods),
     };
     let fences = match &spoke.fences {
         Ok(fences) => fences,
@@ -122,7 +129,7 @@ fn selects(selector: &LabelSelector, (key, value): (&str, &str)) -> bool {
     Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(&labels))
 }
 
-fn is_about_redis(policy: &NetworkPolicy) -> bool {
+fn is_about_redis(policy: &NetworkPolicy, redis: &str) -> bool {
     let Some(spec) = &policy.spec else {
         return false;
     };
@@ -130,7 +137,7 @@ fn is_about_redis(policy: &NetworkPolicy) -> bool {
     let ingress = types.is_none_or(|types| types.iter().any(|it| it == "Ingress"));
     // An absent one selects all.
     let pods = spec.pod_selector.as_ref();
-    ingress && pods.is_none_or(|pods| selects(pods, (NAME, REDIS)))
+    ingress && pods.is_none_or(|pods| selects(pods, (NAME, redis)))
 }
 
 fn admits(policy: &NetworkPolicy, client: Client<'_>) -> bool {

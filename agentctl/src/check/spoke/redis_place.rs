@@ -1,20 +1,47 @@
-//! The redis that the agent of a cluster uses: a configured one, or the one that it finds. Pure.
+//! The redis that the agent of a cluster, or the hub program, uses: a configured one, or the one that it finds. Pure.
 
 use diagnosis::object::{list, text};
 use live::redis_service::{Doubt, PASSWORD, Service, choose, is_instance};
 use serde_json::Value;
 
-use super::places::{Configured, agent, variable_of};
+use super::{
+    places::{Configured, agent, variable_of},
+    redis::{NAME, REDIS},
+};
 
-/// The redis of a cluster.
+/// The redis beside an Argo CD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisPlace {
     /// host:port, if it is configured.
     pub address: Option<String>,
+    /// The Service that is found, and its port.
+    pub service: (String, u16),
+    /// The label `app.kubernetes.io/name` of the Pods behind that Service.
+    pub pods: String,
     /// The Secret of the password and its key, if they are known.
     pub password: Option<(String, String)>,
-    /// Why the agent may not find it.
+    /// Why it may not be found.
     pub doubt: Option<Doubt>,
+}
+
+impl RedisPlace {
+    /// host:port, in this namespace.
+    pub fn target(&self, namespace: &str) -> String {
+        let (service, port) = &self.service;
+        let found = || format!("{service}.{namespace}.svc:{port}");
+        self.address.clone().unwrap_or_else(found)
+    }
+}
+
+/// The settings that replace what is found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RedisSettings {
+    /// host:port.
+    pub(crate) address: Option<String>,
+    /// The Secret of the password.
+    pub(crate) secret: Option<String>,
+    /// Its key.
+    pub(crate) key: Option<String>,
 }
 
 /// Decides as the agent does, by its variables or by the configuration that it gets.
@@ -24,11 +51,23 @@ pub fn redis_place(configured: &Configured, programs: &[Value], services: &[Valu
         let found = variable_of(agent, of_agent).or_else(|| configured.variable(of_addon));
         found.map(str::to_owned)
     };
-    let address = setting("REDIS_ADDR", "REDIS_ADDR");
-    let secret = setting("ARGOCD_AGENT_REDIS_SECRET_NAME", "REDIS_SECRET");
-    let key = setting("ARGOCD_AGENT_REDIS_SECRET_KEY", "REDIS_SECRET_KEY");
-    let services: Vec<_> = services.iter().map(service).collect();
-    let choice = choose(&services);
+    let settings = RedisSettings {
+        address: setting("REDIS_ADDR", "REDIS_ADDR"),
+        secret: setting("ARGOCD_AGENT_REDIS_SECRET_NAME", "REDIS_SECRET"),
+        key: setting("ARGOCD_AGENT_REDIS_SECRET_KEY", "REDIS_SECRET_KEY"),
+    };
+    decide(settings, services)
+}
+
+/// Decides as both programs do.
+pub(crate) fn decide(settings: RedisSettings, services: &[Value]) -> RedisPlace {
+    let RedisSettings {
+        address,
+        secret,
+        key,
+    } = settings;
+    let known: Vec<_> = services.iter().map(service).collect();
+    let choice = choose(&known);
     let found = address.as_ref().map_or(choice.password, |_| Some(PASSWORD));
     let found = found.map(|it| (it.secret.to_owned(), it.key.to_owned()));
     let key = key.unwrap_or_else(|| PASSWORD.key.to_owned());
@@ -38,8 +77,13 @@ pub fn redis_place(configured: &Configured, programs: &[Value], services: &[Valu
         Doubt::NotFound | Doubt::Several(_) => false,
     };
     let doubt = choice.doubt.filter(|it| address.is_none() && !is_moot(it));
+    let is_it = |it: &&Value| argocd::Meta::of(it).name() == choice.service;
+    let selector = services.iter().find(is_it);
+    let selector = selector.and_then(|it| it.pointer("/spec/selector")?.get(NAME)?.as_str());
     RedisPlace {
         address,
+        pods: selector.unwrap_or(REDIS).to_owned(),
+        service: (choice.service, choice.port),
         password: password.or(found),
         doubt,
     }

@@ -14,6 +14,7 @@ use tower::service_fn;
 use super::*;
 use crate::{
     args::{Cli, Command},
+    check::spoke::REDIS,
     hub::chain,
     output::Format,
     progress::Progress,

@@ -51,7 +51,7 @@ fn a_redis_proxy_that_argo_cd_cannot_use_blocks_setup() {
     let tls = with_server(&["--redis-use-tls", "--redis-ca-certificate=x"]);
     blocked_by(&tls, "redis", "redisProxy.tls=true");
     let other = with_manager(&[on, "--redis-address=other.argocd.svc:6379"]);
-    let next = "--redis-address=argocd-redis.argocd.svc:6379";
+    let next = "argocd.redis.address=argocd-redis.argocd.svc:6379";
     blocked_by(&other, "redis", next);
     let no_password = with(|facts| facts.has_password = false);
     blocked_by(&no_password, "redis", "key auth");
@@ -184,13 +184,76 @@ fn a_policy_that_shuts_the_hub_program_out_blocks_setup() {
 #[test]
 fn the_hub_program_has_to_use_the_redis_of_argo_cd() {
     let mut facts = facts();
-    // Of a Helm release that is not called `argocd`.
+    // Of a Helm release that is not called `argocd`, before its Service exists.
     facts.parameters = Some(parameters(&json!({"redis.server": "cd-argocd-redis:6379"})));
     assert_eq!(obstacles(&facts).len(), 1);
+    let mut found = facts.clone();
+    found.services = vec![
+        service("cd-argocd-redis", None),
+        service("cd-argocd-server", None),
+    ];
+    assert_eq!(obstacles(&found), []);
     let address = "--redis-address=cd-argocd-redis.argocd.svc:6379";
     let args = json!(["--redis-proxy-port=6379", address]);
     set_args(facts.manager.as_mut().unwrap(), args);
     assert_eq!(obstacles(&facts), []);
+}
+
+#[test]
+fn redis_of_an_operator_is_found_with_its_password() {
+    let mut facts = operated();
+    assert_eq!(obstacles(&facts), []);
+    let secret = "openshift-gitops-redis-initial-password";
+    assert_eq!(facts.password_secret().as_deref(), Some(secret));
+    facts.has_password = false;
+    blocked_by(&facts, "redis", "admin.password");
+    // An instance of another name: its Secret is not read unless it is named.
+    let team = |args: Value| {
+        let mut facts = operated();
+        let address = "team-redis.argocd.svc:6379";
+        set_args(
+            &mut facts.server,
+            json!(["argocd-server", "--redis", address]),
+        );
+        facts.services = vec![service("team-redis", Some("team"))];
+        set_args(facts.manager.as_mut().unwrap(), args);
+        facts
+    };
+    let unnamed = team(json!(["--redis-proxy-port=6379"]));
+    let found = obstacles(&unnamed);
+    assert!(
+        found[0]
+            .1
+            .contains("set argocd.redis.secret to team-redis-initial-password"),
+        "{found:#?}"
+    );
+    let named = json!([
+        "--redis-proxy-port=6379",
+        "--redis-secret=team-redis-initial-password"
+    ]);
+    assert_eq!(obstacles(&team(named)), []);
+}
+
+#[test]
+fn redis_with_tls_needs_certificates_to_trust() {
+    let server = json!([
+        "argocd-server",
+        "--redis-use-tls",
+        "--redis-ca-certificate=x"
+    ]);
+    let facts = |more: &[&str]| {
+        let mut args = vec!["--redis-proxy-port=6379", "--redis-proxy-tls=true"];
+        args.extend_from_slice(more);
+        let mut facts = with_manager(&args);
+        set_args(&mut facts.server, server.clone());
+        facts
+    };
+    blocked_by(
+        &facts(&["--redis-tls=none"]),
+        "redis",
+        "argocd.redis.tls=Secret/NAME",
+    );
+    assert_eq!(obstacles(&facts(&["--redis-tls=Secret/redis-ca"])), []);
 }
 
 #[test]
@@ -206,7 +269,8 @@ fn a_redis_that_is_no_service_is_named_as_it_is() {
         ]);
         facts.parameters = Some(parameters(&json!({"redis.server": address})));
         let flag = format!("--redis-address={address}");
-        blocked_by(&facts, "redis", &format!("add {flag} to"));
+        let value = format!("argocd.redis.address={address} ");
+        blocked_by(&facts, "redis", &value);
         let args = json!(["--redis-proxy-port=6379", flag]);
         set_args(facts.manager.as_mut().unwrap(), args);
         assert_eq!(obstacles(&facts), []);

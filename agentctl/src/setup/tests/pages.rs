@@ -46,8 +46,7 @@ fn alone() -> Facts {
 /// The same where Argo CD's operator deploys argocd-server.
 fn operated_pages() -> Facts {
     let mut facts = operated();
-    let address = "--redis-address=team-redis.argocd.svc:6379";
-    let args = json!(["--redis-proxy-port=6379", "--ui-api-port=8081", address]);
+    let args = json!(["--redis-proxy-port=6379", "--ui-api-port=8081"]);
     set_args(facts.manager.as_mut().unwrap(), args);
     facts.token = both().token;
     let object = facts.operated.as_mut().unwrap();
@@ -344,7 +343,10 @@ fn operator_gets_the_pages_in_its_resource() {
     let kinds: Vec<_> = plan.changes.iter().map(ObjectChange::title).collect();
     assert_eq!(
         kinds,
-        ["ArgoCD argocd/team", "ConfigMap argocd/argocd-rbac-cm"]
+        [
+            "ArgoCD argocd/openshift-gitops",
+            "ConfigMap argocd/argocd-rbac-cm"
+        ]
     );
     let set_up = written(operated_pages(), &plan);
     let spec = &set_up.operated.as_ref().unwrap()["spec"];

@@ -285,8 +285,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// Whether the credentials are right; if not, this has sent the error.
     async fn authenticate(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
-        let known = self.shared.login.borrow().clone();
-        let Some(known) = known else {
+        let Some(known) = self.shared.server.login() else {
+            self.shared.server.refused();
             self.writer.error(NO_PASSWORD).await?;
             return Ok(false);
         };
@@ -295,6 +295,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.unauthenticated = None;
             return Ok(true);
         }
+        // The client may know a newer password than this program.
+        self.shared.server.refused();
         self.wrong_passwords = self.wrong_passwords.saturating_add(1);
         self.writer.error(WRONG_PASSWORD).await?;
         if self.wrong_passwords >= WRONG_PASSWORDS {

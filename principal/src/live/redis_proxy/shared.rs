@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use runtime::credentials::{ClientAuth, ClientTls, ServerTls, login::Login};
-use tokio::sync::{Semaphore, watch};
+use redis_discovery::Redis;
+use runtime::credentials::{ClientAuth, ServerTls};
+use tokio::sync::Semaphore;
 
 use super::{event_refresh::EventRefresher, feeds::RedisFeeds, last_known::LastKnownValues};
 use crate::{
@@ -33,9 +34,8 @@ pub(super) struct Shared {
     pub(super) live: Arc<LiveContext>,
     pub(super) settings: settings::RedisProxy,
     pub(super) tls: Option<ServerTls>,
-    pub(super) login: watch::Receiver<Option<Arc<Login>>>,
-    /// TLS with the hub's redis, if enabled.
-    pub(super) server_tls: Option<ClientTls>,
+    /// The hub's redis; clients authenticate with its login.
+    pub(super) server: Redis,
     pub(super) connections: Arc<Semaphore>,
     /// It has all connections without a password, before and after their handshake.
     pub(super) handshaker: Handshaker,
@@ -55,13 +55,9 @@ impl Shared {
         let tls = settings
             .tls
             .then(|| ServerTls::follow(feeds.serving, ClientAuth::None, spawner));
-        let server_tls = feeds
-            .server
-            .map(|material| ClientTls::follow(material, spawner));
         Self {
             tls,
-            login: feeds.login,
-            server_tls,
+            server: feeds.server,
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
             handshaker: Handshaker::new(&live.limits, UNAUTHENTICATED),
             gets: Capacity::new(GETS, GETS_OF_CLUSTER),

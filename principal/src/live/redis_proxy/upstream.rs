@@ -45,9 +45,9 @@ impl Upstream {
         login: &Login,
         version: Version,
     ) -> Result<Self, UpstreamError> {
-        let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
+        let (address, tls) = (shared.server.address(), shared.server.tls());
         let cannot = |error| UpstreamError::Connect(address.clone(), error);
-        let io = timeout(TIMEOUT, connection::connect(address, tls))
+        let io = timeout(TIMEOUT, connection::connect(&address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -65,6 +65,7 @@ impl Upstream {
         let has_no_password = |text: &String| text.contains("without any password configured");
         let refused = upstream.command(&auth).await?;
         if let Some(text) = refused.filter(|text| !has_no_password(text)) {
+            shared.server.refused();
             return Err(UpstreamError::Refused(text));
         }
         if version == Version::Three

@@ -65,18 +65,12 @@ async fn on(hub: Memory) -> World {
         settings.redis_proxy = Some(RedisProxy {
             listen: ([127, 0, 0, 1], 0).into(),
             tls: false,
-            server: "127.0.0.1:1".to_owned(),
             largest_value: 1 << 20,
             remembered: 1 << 20,
         });
     })
     .await;
-    let password = PASSWORD.to_owned();
-    let login = Login {
-        user: None,
-        password,
-    };
-    world.redis_login.send_replace(Some(Arc::new(login)));
+    world.put_redis("127.0.0.1:1", Some(PASSWORD));
     world
 }
 

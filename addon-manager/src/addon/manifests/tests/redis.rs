@@ -22,19 +22,24 @@ fn settings_of_redis_reach_the_agent_and_its_role() {
         tls: RedisTls::ConfigMap("ca-of-redis".to_owned()),
         ..RedisOptions::default()
     };
-    let names = |rules: &Value, resource: &str| {
+    let rule = |rules: &Value, resource: &str, verb: &str| {
         let mut rules = rules.as_array().unwrap().iter();
-        let rule = rules.rfind(|it| it["resources"] == json!([resource]));
-        rule.map(|it| it["resourceNames"].clone())
+        let is_it = |it: &&Value| it["resources"] == json!([resource]) && it["verbs"][0] == verb;
+        rules.rfind(is_it).map(|it| it["resourceNames"].clone())
     };
     let found: Vec<_> = live::redis_service::secrets().collect();
-    for (redis, secrets) in [
-        (RedisOptions::default(), found.clone()),
-        (configured.clone(), vec!["of-redis"]),
-    ] {
-        let (_, rules) = rendered(Mode::Autonomous, redis);
-        assert_eq!(names(&rules, "secrets"), Some(json!(secrets)));
-        assert_eq!(names(&rules, "services"), Some(Value::Null));
+    for mode in [Mode::Managed, Mode::Autonomous] {
+        for (redis, secrets) in [
+            (RedisOptions::default(), found.clone()),
+            (configured.clone(), vec!["of-redis"]),
+        ] {
+            let (_, rules) = rendered(mode, redis);
+            assert_eq!(rule(&rules, "secrets", "get"), Some(json!(secrets)));
+            assert_eq!(rule(&rules, "services", "list"), Some(Value::Null));
+            // The repositories of mode managed.
+            let is_listed = rule(&rules, "secrets", "list").is_some();
+            assert_eq!(is_listed, mode == Mode::Managed);
+        }
     }
     for mode in [Mode::Managed, Mode::Autonomous] {
         let (env, _) = rendered(mode, RedisOptions::default());
@@ -47,13 +52,15 @@ fn settings_of_redis_reach_the_agent_and_its_role() {
         ] {
             assert!(env.contains(value), "{env}");
         }
-        let maps = names(&rules, "configmaps");
+        let maps = rule(&rules, "configmaps", "list");
         assert_eq!(maps, Some(json!(["ca-of-redis"])), "{mode}");
     }
     // The manifest shows a reader the same names.
-    let mut files = FILES.iter();
-    let (_, text) = files.find(|(name, _)| *name == AUTONOMOUS_ROLE).unwrap();
-    for name in found {
-        assert!(text.contains(&format!("- {name}\n")), "{name}");
+    for file in [MANAGED_ROLE, AUTONOMOUS_ROLE] {
+        let mut files = FILES.iter();
+        let (_, text) = files.find(|(name, _)| *name == file).unwrap();
+        for name in &found {
+            assert!(text.contains(&format!("- {name}\n")), "{name}");
+        }
     }
 }

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use kube::client::Body;
+use live::redis_service::ON_HUB;
 use runtime::credentials::login::Login;
 use runtime::parts::Parts;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl World {
         *self.services.lock().unwrap() = (code, body);
     }
 
-    /// None for a watch, which nothing ends.
+    /// None for a watch, which nothing ends; the program has none.
     fn answer(&self, target: &str) -> Option<(u16, Value)> {
         self.requests.lock().unwrap().push(target.to_owned());
         if target.contains("watch=true") {
@@ -56,8 +57,7 @@ impl World {
         if target.starts_with(SERVICES) {
             return Some(self.services.lock().unwrap().clone());
         }
-        let (_, name) = target.split_once("metadata.name%3D")?;
-        let name = name.split('&').next()?;
+        let (_, name) = target.split_once("/secrets/")?;
         let key = match name {
             "argocd-redis" => "auth",
             _ => "admin.password",
@@ -66,11 +66,10 @@ impl World {
             "metadata": { "namespace": "cd", "name": name, "uid": name, "resourceVersion": "1" },
             "data": { key: k8s_openapi::ByteString(name.into()) },
         });
-        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [secret] });
-        Some((200, list))
+        Some((200, secret))
     }
 
-    /// How often the agent looked.
+    /// How often the program looked.
     fn looks(&self) -> usize {
         let requests = self.requests.lock().unwrap();
         requests
@@ -81,7 +80,7 @@ impl World {
 
     fn has_read_secrets(&self) -> bool {
         let requests = self.requests.lock().unwrap();
-        requests.iter().any(|it| it.contains("/secrets?"))
+        requests.iter().any(|it| it.contains("/secrets"))
     }
 }
 
@@ -101,9 +100,12 @@ fn client(world: &Arc<World>) -> Client {
 }
 
 async fn password(endpoint: &watch::Receiver<Endpoint>) -> String {
-    let mut login = endpoint.borrow().login.clone();
-    let login = login.wait_for(Option::is_some).await.unwrap().clone();
-    login.unwrap().password.clone()
+    loop {
+        if let Some(login) = endpoint.borrow().login.current() {
+            return login.password.clone();
+        }
+        sleep(UNSETTLED).await;
+    }
 }
 
 fn parts() -> Parts {
@@ -113,12 +115,12 @@ fn parts() -> Parts {
 #[tokio::test(start_paused = true)]
 async fn redis_that_appears_later_is_used_with_its_password() {
     let (world, parts) = (World::new(200, &[]), parts());
-    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    let mut endpoint = watch(client(&world), "cd", None, &ON_HUB, &parts.spawner());
     assert_eq!(endpoint.borrow().address, DEFAULT);
     for instance in ["openshift-gitops", "argocd", "openshift-gitops"] {
         world.set(200, &[instance]);
         let address = format!("{instance}-redis.cd.svc:6379");
-        let is_found = |it: &Endpoint| it.address == address && it.login.borrow().is_some();
+        let is_found = |it: &Endpoint| it.address == address && it.login.current().is_some();
         let found = async {
             while !is_found(&endpoint.borrow_and_update().clone()) {
                 sleep(UNSETTLED).await;
@@ -133,7 +135,7 @@ async fn redis_that_appears_later_is_used_with_its_password() {
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_list_services_the_default_is_used() {
     let (world, parts) = (World::new(403, &["openshift-gitops"]), parts());
-    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    let mut endpoint = watch(client(&world), "cd", None, &ON_HUB, &parts.spawner());
     endpoint.changed().await.unwrap();
     assert_eq!(endpoint.borrow().address, DEFAULT);
     assert_eq!(password(&endpoint).await, "argocd-redis");
@@ -160,7 +162,7 @@ async fn redis_that_is_certain_is_looked_for_less_often() {
         (500, &[][..], 10),
     ] {
         let (world, parts) = (World::new(code, instances), parts());
-        let endpoint = watch(client(&world), "cd", None, &parts.spawner());
+        let endpoint = watch(client(&world), "cd", None, &ON_HUB, &parts.spawner());
         sleep(SETTLED.saturating_sub(UNSETTLED / 2)).await;
         assert_eq!(world.looks(), looks, "{code} {instances:?}");
         drop(endpoint);
@@ -174,8 +176,8 @@ async fn configured_login_replaces_the_secret() {
         user: None,
         password: "configured".to_owned(),
     };
-    let login = watch::channel(Some(Arc::new(login))).1;
-    let mut endpoint = watch(client(&world), "cd", Some(login), &parts.spawner());
+    let login = LoginFeed::fixed(Some(login));
+    let mut endpoint = watch(client(&world), "cd", Some(login), &ON_HUB, &parts.spawner());
     assert_eq!(password(&endpoint).await, "configured");
     endpoint.changed().await.unwrap();
     assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
@@ -186,10 +188,10 @@ async fn configured_login_replaces_the_secret() {
 #[tokio::test(start_paused = true)]
 async fn secret_of_an_unknown_instance_is_not_read() {
     let (world, parts) = (World::new(200, &["team"]), parts());
-    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    let mut endpoint = watch(client(&world), "cd", None, &ON_HUB, &parts.spawner());
     endpoint.changed().await.unwrap();
     assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
     sleep(UNSETTLED * 3).await;
-    assert!(endpoint.borrow().login.borrow().is_none());
+    assert!(endpoint.borrow().login.current().is_none());
     assert!(!world.has_read_secrets());
 }

@@ -1,4 +1,4 @@
-//! Finds Argo CD's redis on this cluster, unless its address is configured.
+//! Finds the Service and the Secret of Argo CD's redis.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,37 +6,39 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use live::redis_service::{self, Choice, Doubt, PasswordKey, USER_KEY};
-use runtime::credentials::login::{self, Keys};
+use live::redis_service::{self, Choice, Doubt, PasswordKey, SettingNames, USER_KEY};
+use runtime::credentials::login::{self, Keys, LoginFeed};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::live::redis::{Endpoint, LoginReceiver, no_login};
+use crate::Endpoint;
 
 /// The pause before the next look while redis is not found: Argo CD may be installed later.
 const UNSETTLED: Duration = Duration::from_secs(30);
-/// The pause where it is found, or the agent may not look: Argo CD may be replaced, or the permission granted.
+/// The pause where it is found, or the program may not look: Argo CD may be replaced, or the permission granted.
 const SETTLED: Duration = Duration::from_mins(5);
 
 /// Looks for the Service and the Secret of redis in Argo CD's namespace, and publishes what it finds; `login` replaces
 /// the Secret. Until the first look there is no password.
-pub fn watch(
+pub(crate) fn watch(
     client: Client,
     namespace: &str,
-    login: Option<LoginReceiver>,
+    login: Option<LoginFeed>,
+    names: &'static SettingNames,
     spawner: &Spawner,
 ) -> watch::Receiver<Endpoint> {
     let first = Endpoint {
         address: Choice::usual().address(namespace),
-        login: login.clone().unwrap_or_else(no_login),
+        login: login.clone().unwrap_or_else(|| LoginFeed::fixed(None)),
     };
     let (endpoint, receiver) = watch::channel(first);
     let discovery = Discovery {
         client,
         namespace: namespace.to_owned(),
         login,
+        names,
         found: BTreeMap::new(),
         choice: None,
         is_refused: false,
@@ -55,11 +57,13 @@ struct Discovery {
     client: Client,
     namespace: String,
     /// The configured login.
-    login: Option<LoginReceiver>,
+    login: Option<LoginFeed>,
+    /// The settings in messages.
+    names: &'static SettingNames,
     /// Logins of Secrets that were chosen before, by name.
-    found: BTreeMap<&'static str, LoginReceiver>,
+    found: BTreeMap<&'static str, LoginFeed>,
     choice: Option<Choice>,
-    /// Whether the agent may not look, as far as it knows.
+    /// Whether the program may not look, as far as it knows.
     is_refused: bool,
     endpoint: watch::Sender<Endpoint>,
     spawner: Spawner,
@@ -98,7 +102,10 @@ impl Discovery {
         let secret = password.map(|it| it.secret);
         match self.doubt(&choice) {
             None => tracing::info!(address, secret, "using this redis of Argo CD"),
-            Some(doubt) => tracing::warn!(address, secret, %doubt, "Argo CD's redis is uncertain"),
+            Some(doubt) => {
+                let doubt = doubt.text(self.names);
+                tracing::warn!(address, secret, doubt, "Argo CD's redis is uncertain");
+            }
         }
         let login = self.login_for(choice.password);
         self.endpoint.send_replace(Endpoint { address, login });
@@ -106,13 +113,14 @@ impl Discovery {
     }
 
     /// Keeps what is known, or the default, after a failed look; whether it will fail again. After the first refusal it may
-    /// not: a new agent can be faster than its Role.
+    /// not: a new program can be faster than its Role.
     fn keep(&mut self, error: &kube::Error) -> bool {
         let was_refused = self.is_refused;
         let is_refused = matches!(error, kube::Error::Api(status) if status.code == 403);
         self.is_refused |= is_refused;
         if is_refused && !was_refused {
-            let next = "grant list on Services in Argo CD's namespace, or set REDIS_ADDR";
+            let address = self.names.address;
+            let next = format!("grant list on Services in Argo CD's namespace, or set {address}");
             tracing::warn!(error = %Chain(error), next, "cannot look for Argo CD's redis");
         } else {
             tracing::debug!(error = %Chain(error), "cannot look for Argo CD's redis");
@@ -123,17 +131,17 @@ impl Discovery {
         is_refused && was_refused
     }
 
-    fn login_for(&mut self, password: Option<PasswordKey>) -> LoginReceiver {
+    fn login_for(&mut self, password: Option<PasswordKey>) -> LoginFeed {
         if let Some(login) = &self.login {
             return login.clone();
         }
         let Some(password) = password else {
-            return no_login();
+            return LoginFeed::fixed(None);
         };
         let follow = || {
             let PasswordKey { secret, key } = password;
             let (client, keys) = (self.client.clone(), Keys::of(USER_KEY, key));
-            login::watch(client, &self.namespace, secret, keys, &self.spawner)
+            login::poll(client, &self.namespace, secret, keys, &self.spawner)
         };
         let login = self.found.entry(password.secret).or_insert_with(follow);
         login.clone()
