@@ -80,14 +80,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
     let Config { hub, scope, ui, .. } = config;
     let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
-    let redis = redis(
-        config.redis,
-        ui.access,
-        &client,
-        &argocd_namespace,
-        &spawner,
-    )
-    .await;
+    let redis = redis((config.redis, ui.access), &client, &scope, &spawner).await;
     let reader = ui.reader().map(str::to_owned);
     let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
@@ -143,12 +136,12 @@ fn spawn_all(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &Ca
 
 /// The client of Argo CD's redis. Without access of users nothing reads redis, so nothing follows its Service and Secret.
 async fn redis(
-    settings: redis_discovery::Settings,
-    access: UiAccess,
+    (settings, access): (redis_discovery::Settings, UiAccess),
     client: &Client,
-    namespace: &str,
+    scope: &Scope,
     spawner: &Spawner,
 ) -> Arc<Redis> {
+    let namespace = &scope.argocd_namespace;
     let redis = if access == UiAccess::None {
         redis_discovery::unused(namespace)
     } else {

@@ -19,6 +19,8 @@ const DEFAULT: &str = "argocd-redis.cd.svc:6379";
 struct World {
     services: Mutex<(u16, Value)>,
     requests: Mutex<Vec<String>>,
+    /// Replaces the password in each Secret.
+    rotated: Mutex<Option<&'static str>>,
 }
 
 impl World {
@@ -62,9 +64,10 @@ impl World {
             "argocd-redis" => "auth",
             _ => "admin.password",
         };
+        let password = self.rotated.lock().unwrap().unwrap_or(name);
         let secret = json!({
             "metadata": { "namespace": "cd", "name": name, "uid": name, "resourceVersion": "1" },
-            "data": { key: k8s_openapi::ByteString(name.into()) },
+            "data": { key: k8s_openapi::ByteString(password.into()) },
         });
         Some((200, secret))
     }
@@ -78,9 +81,10 @@ impl World {
             .count()
     }
 
-    fn has_read_secrets(&self) -> bool {
+    /// How often the program read a Secret.
+    fn reads(&self) -> usize {
         let requests = self.requests.lock().unwrap();
-        requests.iter().any(|it| it.contains("/secrets"))
+        requests.iter().filter(|it| it.contains("/secrets")).count()
     }
 }
 
@@ -101,7 +105,8 @@ fn client(world: &Arc<World>) -> Client {
 
 async fn password(endpoint: &watch::Receiver<Endpoint>) -> String {
     loop {
-        if let Some(login) = endpoint.borrow().login.current() {
+        let login = endpoint.borrow().login.current();
+        if let Some(login) = login {
             return login.password.clone();
         }
         sleep(UNSETTLED).await;
@@ -182,7 +187,7 @@ async fn configured_login_replaces_the_secret() {
     endpoint.changed().await.unwrap();
     assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
     assert_eq!(password(&endpoint).await, "configured");
-    assert!(!world.has_read_secrets());
+    assert_eq!(world.reads(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,5 +198,27 @@ async fn secret_of_an_unknown_instance_is_not_read() {
     assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
     sleep(UNSETTLED * 3).await;
     assert!(endpoint.borrow().login.current().is_none());
-    assert!(!world.has_read_secrets());
+    assert_eq!(world.reads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_password_is_read_again_at_most_once_a_second() {
+    let (world, parts) = (World::new(200, &["argocd"]), parts());
+    let mut endpoint = watch(client(&world), "cd", None, &ON_HUB, &parts.spawner());
+    endpoint.changed().await.unwrap();
+    assert_eq!(password(&endpoint).await, "argocd-redis-initial-password");
+    *world.rotated.lock().unwrap() = Some("rotated");
+    let login = endpoint.borrow().login.clone();
+    let reads = world.reads();
+    for _ in 0..100 {
+        login.refused();
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(password(&endpoint).await, "rotated");
+    let more = world.reads().saturating_sub(reads);
+    assert!((1..=11).contains(&more), "{more} reads in ten seconds");
+    // Without a refusal it is read now and then.
+    *world.rotated.lock().unwrap() = Some("rotated again");
+    sleep(SETTLED + UNSETTLED).await;
+    assert_eq!(password(&endpoint).await, "rotated again");
 }
