@@ -2,6 +2,7 @@
 //!
 //! One or more tests for each point of the list in `docs/ocm.md`; all run on the stand-in and on real OCM.
 
+pub(crate) mod admission;
 pub(crate) mod awsirsa;
 pub(crate) mod certificates;
 pub(crate) mod clusters;

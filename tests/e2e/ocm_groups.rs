@@ -7,6 +7,9 @@ use lab::{
 
 use crate::{conformance, stage};
 
+/// The variable with the directory of OCM's own programs.
+const REAL: &str = "OCM_BIN_DIR";
+
 /// Many clusters, simulated: on a hub without anything else.
 pub(crate) fn crowd() -> TestGroup {
     TestGroup::alone(
@@ -32,6 +35,10 @@ pub(crate) fn guest() -> TestGroup {
             staged!(conformance::configuration::missing_configuration_is_reported_until_it_exists),
             staged!(conformance::works::large_manifests_are_split_and_stay_in_their_work),
             staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
+            staged!(
+                conformance::admission::the_largest_work_passes_ocms_webhook,
+                Some(REAL)
+            ),
             staged!(conformance::works::unrendered_objects_are_deleted),
             staged!(conformance::teardown::a_hook_runs_before_an_add_on_goes),
             staged!(conformance::teardown::a_hook_that_fails_is_given_up_at_its_deadline),
@@ -65,6 +72,7 @@ pub(crate) fn chapter() -> TestGroup {
             staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),
             staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
             staged!(conformance::manual_edits::manifest_works_pass_the_executor_validation),
+            staged!(conformance::admission::our_works_pass_ocms_webhook, Some(REAL)),
             staged!(conformance::manual_edits::foreign_manifest_work_with_our_label_stays),
             staged!(conformance::manual_edits::a_work_deleted_by_hand_is_made_again),
             staged!(conformance::manual_edits::recreated_add_on_waits_for_earlier_works),

@@ -73,6 +73,10 @@ kinds! {
         "certificates.k8s.io" "v1" "CertificateSigningRequest" "certificatesigningrequests";
     CUSTOM_RESOURCE_DEFINITION =
         "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
+    VALIDATING_WEBHOOK_CONFIGURATION = "admissionregistration.k8s.io" "v1"
+        "ValidatingWebhookConfiguration" "validatingwebhookconfigurations";
+    MUTATING_WEBHOOK_CONFIGURATION = "admissionregistration.k8s.io" "v1"
+        "MutatingWebhookConfiguration" "mutatingwebhookconfigurations";
     NAMESPACE = "" "v1" "Namespace" "namespaces";
     SERVICE_ACCOUNT = "" "v1" "ServiceAccount" "serviceaccounts";
     CLUSTER_ROLE = "rbac.authorization.k8s.io" "v1" "ClusterRole" "clusterroles";

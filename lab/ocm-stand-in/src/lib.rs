@@ -74,6 +74,11 @@ pub fn newest_add_on_api() -> &'static str {
     })
 }
 
+/// Whether the admission webhooks of OCM run on a hub: those of real OCM, since 1.3.
+pub fn has_admission_webhooks() -> bool {
+    real_binaries().is_some_and(|dir| real::admits(&dir).unwrap_or_default())
+}
+
 /// The directory of real OCM binaries, if the caller set it: `OCM_BIN_DIR`.
 pub fn real_binaries() -> Option<std::path::PathBuf> {
     std::env::var_os("OCM_BIN_DIR")

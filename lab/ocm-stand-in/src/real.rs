@@ -1,5 +1,7 @@
 //! The real OCM binaries as bare processes, restarted like containers by a kubelet.
 
+mod webhooks;
+
 use std::{
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
@@ -12,15 +14,16 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::{
-    client, crds,
+    client,
     help::Help,
     hub::HubConfig,
     kinds::{NAMESPACE, words::AGENT_NAMESPACE},
     klusterlet,
     spoke::SpokeConfig,
-    stand_in,
     tasks::Tasks,
 };
+
+pub(crate) use webhooks::{admits, converts};
 
 const HUB_NAMESPACE: &str = "open-cluster-management-hub";
 /// The pause before a process that ended is started again.
@@ -124,51 +127,6 @@ fn free_port() -> Result<u16> {
         .port())
 }
 
-/// Whether this OCM has the conversion webhook, and so both versions of the add-on API: since 1.2.
-pub(crate) fn converts(binaries: &Path) -> Result<bool> {
-    let help = Help::ask(&program(binaries, "addon")?, &[])?;
-    Ok(help.has_command("webhook-server"))
-}
-
-/// The flags that keep the webhook from listening on more than its port. Without them, before 1.3, it listens on 8000 and 8080
-/// of the lab too.
-fn quiet_webhook(help: &Help) -> Vec<&'static str> {
-    let flags = [
-        ("metrics-port", "--metrics-port=0"),
-        ("health-probe-port", "--health-probe-port=0"),
-    ];
-    let known = flags.into_iter().filter(|(flag, _)| help.has_flag(flag));
-    known.map(|(_, argument)| argument).collect()
-}
-
-/// Starts the conversion webhook, and waits until the API server converts through it.
-async fn convert(
-    binaries: &Path,
-    config: &HubConfig,
-    admin: &kube::Client,
-    tasks: &mut Tasks,
-) -> Result<()> {
-    let HubConfig { kubeconfig, dir } = config;
-    let certificate = stand_in::serving()?;
-    let certificates = dir.join("webhook");
-    tokio::fs::create_dir_all(&certificates).await?;
-    tokio::fs::write(certificates.join("tls.crt"), &certificate.certificate).await?;
-    tokio::fs::write(certificates.join("tls.key"), &certificate.key).await?;
-    let port = free_port()?;
-    let command = ["addon", "webhook-server"];
-    let mut webhook = Program::new(binaries, dir, "addon-webhook", &command)?
-        .with(format!("--kubeconfig={}", kubeconfig.display()))
-        .with(format!("--port={port}"))
-        .with(format!("--certdir={}", certificates.display()));
-    let help = Help::ask(&webhook.binary, &["webhook-server"])?;
-    for argument in quiet_webhook(&help) {
-        webhook = webhook.with(argument);
-    }
-    tasks.spawn(webhook.keep());
-    let url = format!("https://127.0.0.1:{port}/convert");
-    crds::convert_through(admin, &url, &certificate.ca).await
-}
-
 /// The path of a program.
 fn program(binaries: &Path, name: &str) -> Result<PathBuf> {
     let binary = binaries.join(name);
@@ -176,7 +134,7 @@ fn program(binaries: &Path, name: &str) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Starts the conversion webhook first, if there is one, then the hub's controllers.
+/// Starts the webhooks first, those that there are, then the hub's controllers.
 pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Processes> {
     let HubConfig { kubeconfig, dir } = config;
     let admin = client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
@@ -184,10 +142,7 @@ pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Pro
     klusterlet::apply(&admin, vec![(NAMESPACE, None, namespace)]).await?;
 
     let mut tasks = Tasks::default();
-    if converts(binaries)? {
-        convert(binaries, config, &admin, &mut tasks).await?;
-    }
-
+    webhooks::start(binaries, config, &admin, &mut tasks).await?;
     for (name, command) in [
         ("registration-controller", ["registration", "controller"]),
         ("placement-controller", ["placement", "controller"]),
@@ -327,15 +282,6 @@ mod tests {
             .map(|flag| format!("      --{flag}   Explained here."))
             .collect();
         Help::of(&format!("Flags:\n{}\n", lines.join("\n")))
-    }
-
-    #[test]
-    fn webhook_gets_only_the_flags_of_its_version() {
-        let before = help(&["certdir string", "port int"]);
-        assert!(quiet_webhook(&before).is_empty());
-        let since = help(&["health-probe-port int", "metrics-port int", "port int"]);
-        let wanted = ["--metrics-port=0", "--health-probe-port=0"];
-        assert_eq!(quiet_webhook(&since), wanted);
     }
 
     #[test]

@@ -18,6 +18,7 @@ struct Lowest {
 
 const KUBERNETES: &str = "KUBERNETES_VERSION";
 const COMMANDS: &str = "the lab's kubelet carries commands over WebSockets only, which kube-apiserver uses from 1.36 on";
+const WEBHOOKS: &str = "OCM's admission webhooks run beside each other in a lab from OCM 1.3 on";
 
 const ALL: &[Lowest] = &[
     Lowest {
@@ -43,6 +44,18 @@ const ALL: &[Lowest] = &[
         variable: "OCM_VERSION",
         version: (1, 2),
         reason: "add-ons register with tokens from OCM 1.2 on",
+    },
+    Lowest {
+        test: "conformance::admission::our_works_pass_ocms_webhook",
+        variable: "OCM_VERSION",
+        version: (1, 3),
+        reason: WEBHOOKS,
+    },
+    Lowest {
+        test: "conformance::admission::the_largest_work_passes_ocms_webhook",
+        variable: "OCM_VERSION",
+        version: (1, 3),
+        reason: WEBHOOKS,
     },
 ];
 
