@@ -8,6 +8,7 @@ pub(crate) mod certificates;
 pub(crate) mod clusters;
 pub(crate) mod configuration;
 pub(crate) mod crowd;
+pub(crate) mod grpc;
 pub(crate) mod guest;
 pub(crate) mod hosted;
 pub(crate) mod intake;

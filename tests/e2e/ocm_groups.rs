@@ -63,6 +63,7 @@ pub(crate) fn chapter() -> TestGroup {
             staged!(conformance::certificates::an_unexpected_csr_stays_pending),
             staged!(conformance::certificates::a_cluster_of_the_longest_name_is_enrolled),
             staged!(conformance::awsirsa::awsirsa_cluster_gets_its_certificate_where_it_is_accepted),
+            staged!(conformance::grpc::a_request_of_ocms_grpc_server_counts_for_the_annotated_user),
             staged!(conformance::configuration::unknown_configuration_kind_is_reported),
             staged!(conformance::configuration::the_most_particular_configuration_counts),
             staged!(conformance::configuration::an_edited_configuration_is_rolled_out_one_cluster_at_a_time),

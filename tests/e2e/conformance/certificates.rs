@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
-use kube::api::{DynamicObject, PostParams};
+use kube::{
+    Client,
+    api::{DynamicObject, PostParams},
+};
 use lab::{
     product,
     raw_client::agent_name,
@@ -20,6 +23,8 @@ use crate::stage::{SOON, Stage};
 const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
 const ADDON_LABEL: &str = "open-cluster-management.io/addon-name";
 const CLUSTER_LABEL: &str = "open-cluster-management.io/cluster-name";
+/// The annotation in which OCM's gRPC server names the user for whom it requests.
+const ANNOTATED_USER: &str = "open-cluster-management.io/csr-user";
 const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
 
 /// A CSR that is valid except for the change of a case.
@@ -33,6 +38,8 @@ pub(super) struct Request<'a> {
     signer: &'a str,
     groups: Vec<String>,
     alternatives: Vec<&'a str>,
+    /// The user in the annotation of OCM's gRPC server.
+    pub(super) annotated: Option<String>,
     /// Labels that it lacks.
     is_missing: Vec<&'a str>,
 }
@@ -55,6 +62,7 @@ impl<'a> Request<'a> {
                 format!("system:open-cluster-management:addon:{ADDON}"),
             ],
             alternatives: vec![SAN],
+            annotated: None,
             is_missing: Vec::new(),
         }
     }
@@ -63,17 +71,27 @@ impl<'a> Request<'a> {
     pub(super) async fn ask(&self, stage: &Stage) -> Result<At> {
         let groups: Vec<_> = self.member_of.iter().map(String::as_str).collect();
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
+        let (at, _key) = self.ask_with(stage, asking).await?;
+        Ok(at)
+    }
+
+    /// Makes it with this client, and returns the key, too.
+    pub(super) async fn ask_with(&self, stage: &Stage, asking: Client) -> Result<(At, String)> {
         let units = enrol::registered_units(&stage.hub, self.cluster).await?;
         let name = agent_name(self.cluster);
-        let (_key, pem) = certificate_request(&name, &self.groups, &units, &self.alternatives)?;
+        let (key, pem) = certificate_request(&name, &self.groups, &units, &self.alternatives)?;
         let mut labels = BTreeMap::from([(ADDON_LABEL, ADDON), (CLUSTER_LABEL, self.cluster)]);
         labels.retain(|label, _| !self.is_missing.contains(label));
+        let annotated = self
+            .annotated
+            .as_ref()
+            .map(|user| json!({ ANNOTATED_USER: user }));
         let at = At::csr(self.name);
         let (api_version, kind) = at.kind();
         let body = json!({
             "apiVersion": api_version,
             "kind": kind,
-            "metadata": { "name": self.name, "labels": labels },
+            "metadata": { "name": self.name, "labels": labels, "annotations": annotated },
             "spec": {
                 "signerName": self.signer,
                 "usages": ["digital signature", "key encipherment", "client auth"],
@@ -86,7 +104,7 @@ impl<'a> Request<'a> {
         let asking = Objects::new(asking).api(&at);
         let created = asking.create(&PostParams::default(), &body).await;
         created.with_context(|| format!("create {at}"))?;
-        Ok(at)
+        Ok((at, key))
     }
 }
 
