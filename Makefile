@@ -64,7 +64,7 @@ mutants: build
 # End-to-end tests with programs of other projects. The results go into docs/results and into the tables of the pages, so there must be no
 # uncommitted changes elsewhere; docs/testing.md says more. TEST="name name" runs other tests.
 # With OCM (OCM_BIN_DIR, perhaps CLUSTERADM_BIN).
-conformance: TEST ?= conformance:: enrols_a_cluster $(if $(CLUSTERADM_BIN),survives_clusteradm)
+conformance: TEST ?= conformance:: enrols_a_cluster $(if $(CLUSTERADM_BIN),survives_clusteradm clusteradm_disables under_its_label)
 conformance: build
 	$(LAB) results ocm $(TEST:%=--test %)
 

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use lab::{
     product::{self, OptIn},
     steps::{
-        At, enrol,
+        At, clusteradm, enrol,
         objects::{has_condition, is_rolled_out},
     },
 };
@@ -49,7 +49,7 @@ pub(crate) async fn a_label_enrols_a_cluster(stage: &Stage) -> Result<()> {
 /// `clusteradm addon enable` writes a `ManagedClusterAddOn` of v1alpha1; the label plays no part.
 pub(crate) async fn addon_enable_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
-    enrol::by_addon(&stage.hub, "spoke2").await?;
+    clusteradm::enable(&stage.hub, &stage.lab.hub().kubeconfig(), "spoke2").await?;
     enrol::until_available(&stage.hub, "spoke2").await?;
     stage
         .hub

@@ -3,6 +3,7 @@
 use lab::{
     Options, e2e_test,
     e2e_test::{E2eTest, TestGroup},
+    steps::clusteradm::PROGRAM as CLUSTERADM,
 };
 
 use crate::{conformance, stage};
@@ -58,6 +59,7 @@ pub(crate) fn chapter() -> TestGroup {
             staged!(conformance::writes::an_install_takes_at_most_four_writes),
             staged!(conformance::writes::a_restarted_manager_writes_nothing),
             staged!(conformance::readers::tables_and_trees_show_that_all_is_well),
+            staged!(conformance::readers::clusteradm_shows_the_add_on_as_available, Some(CLUSTERADM)),
             staged!(conformance::readers::both_add_on_api_versions_agree),
             staged!(conformance::certificates::certificate_contains_only_the_registered_subject),
             staged!(conformance::certificates::an_unexpected_csr_stays_pending),

@@ -98,6 +98,7 @@ fn owned_by_spokes() -> Vec<E2eTest> {
         staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
         staged!(removal::restarted_manager_remembers_modes_after_opt_out),
         staged!(removal::an_addon_deleted_under_its_label_is_made_again),
+        staged!(removal::clusteradm_disables_and_enables_an_add_on),
         staged!(enrolment::a_placement_enrols_a_cluster),
         staged!(enrolment::a_cluster_that_turns_out_to_be_the_hub_loses_the_agent),
         staged!(rights::an_issued_identity_is_refused_at_the_hubs_api),

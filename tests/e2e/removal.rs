@@ -1,7 +1,7 @@
 //! A cluster opts out, and in again.
 
 use anyhow::{Result, ensure};
-use lab::steps::{At, deliver, enrol, objects::has_condition, workload};
+use lab::steps::{At, clusteradm, deliver, enrol, objects::has_condition, workload};
 use serde_json::Value;
 
 use crate::{
@@ -105,17 +105,78 @@ pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stag
     stage.clear(&app).await
 }
 
-/// The add-on of a labelled cluster that is deleted by hand is recreated: the label is the desired state.
+/// The UIDs of what an Application of this name has on spoke2: the copy, and what it deployed.
+async fn uids(stage: &Stage, name: &str) -> Result<Vec<Value>> {
+    let mut uids = Vec::new();
+    for at in [
+        Stage::replica(name),
+        At::config_map(name, workload::NAME),
+        At::deployment(name, workload::NAME),
+    ] {
+        let object = stage.spoke(2).read(&at).await?;
+        let deleting = &object["metadata"]["deletionTimestamp"];
+        ensure!(deleting.is_null(), "{at} is deleted since {deleting}");
+        uids.push(object["metadata"]["uid"].clone());
+    }
+    Ok(uids)
+}
+
+/// `clusteradm addon disable` removes the add-on, and no Application or workload; `clusteradm addon enable` brings it back,
+/// and it adopts them.
+pub(crate) async fn clusteradm_disables_and_enables_an_add_on(stage: &Stage) -> Result<()> {
+    stage.not_enrolled(2).await?;
+    let (hub, kubeconfig) = (&stage.hub, stage.lab.hub().kubeconfig());
+    clusteradm::enable(hub, &kubeconfig, "spoke2").await?;
+    enrol::until_available(hub, "spoke2").await?;
+    let mut app = stage.greeter("disabled", 2).await?;
+    let made = app.apply(hub).await?;
+    deliver::until_healthy(hub, &app.at, "").await?;
+    let before = uids(stage, "disabled").await?;
+
+    clusteradm::disable(hub, &kubeconfig, "spoke2").await?;
+    enrol::until_removed(hub, stage.spoke(2), "spoke2").await?;
+    ensure!(uids(stage, "disabled").await? == before, "something new");
+    let left = hub.read(&app.at).await?;
+    let deleting = &left["metadata"]["deletionTimestamp"];
+    ensure!(deleting.is_null() && left["metadata"]["uid"] == made["metadata"]["uid"]);
+
+    clusteradm::enable(hub, &kubeconfig, "spoke2").await?;
+    enrol::until_available(hub, "spoke2").await?;
+    let repository = stage.lab.git().repository("disabled")?;
+    let next = crate::stage::commit(&repository, "enabled", "v2")?;
+    "v2".clone_into(&mut app.revision);
+    app.apply(hub).await?;
+    deliver::until_healthy(hub, &app.at, &next).await?;
+    ensure!(uids(stage, "disabled").await? == before, "not adopted");
+    stage.clear(&app).await?;
+    stage.not_enrolled(2).await
+}
+
+/// The add-on of a labelled cluster that `clusteradm addon disable` deletes is recreated, with an Event that names the label:
+/// the label is the desired state.
 pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
     enrol::by_label(&stage.hub, "spoke1").await?;
     let at = At::addon("spoke1");
     let uid = stage.hub.read(&at).await?["metadata"]["uid"].clone();
-    stage.hub.delete(&at).await?;
+    let kubeconfig = stage.lab.hub().kubeconfig();
+    clusteradm::disable(&stage.hub, &kubeconfig, "spoke1").await?;
     let again = |addon: &Value| !addon.is_null() && addon["metadata"]["uid"] != uid;
-    stage
+    let addon = stage
         .hub
         .until(&at, "is made again", lab::wait::BOUND, again)
         .await?;
+    let events = At::event("spoke1");
+    let look = || stage.hub.list(&events, "");
+    let is_explained = |events: &Vec<Value>| {
+        events.iter().any(|event| {
+            let message = event["message"].as_str().unwrap_or_default();
+            event["involvedObject"]["uid"] == addon["metadata"]["uid"]
+                && event["reason"] == "MadeAgain"
+                && message.contains(enrol::MODE)
+        })
+    };
+    let what = "an Event MadeAgain that names the label";
+    lab::wait::until(what, look, is_explained).await?;
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }

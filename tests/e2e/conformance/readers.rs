@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
 use lab::{
-    steps::{ADDON, At, enrol, objects::has_condition},
+    steps::{ADDON, At, clusteradm, enrol, objects::has_condition},
     wait,
 };
 use lab_ocm_stand_in::newest_add_on_api;
@@ -53,6 +53,22 @@ pub(crate) async fn tables_and_trees_show_that_all_is_well(stage: &Stage) -> Res
             ensure!(cell == wanted, "{version} {name}: {cell}");
         }
     }
+    Ok(())
+}
+
+/// `clusteradm get addon -o tree` shows the add-on as available, and its works as applied.
+pub(crate) async fn clusteradm_shows_the_add_on_as_available(stage: &Stage) -> Result<()> {
+    stage.enrolled(1).await?;
+    let tree = clusteradm::tree(&stage.lab.hub().kubeconfig(), "spoke1").await?;
+    for condition in ["Available", "ManifestApplied", "RegistrationApplied"] {
+        let shown = format!("{condition} -> true");
+        ensure!(tree.contains(&shown), "no {shown}:\n{tree}");
+    }
+    let agent = "argocd-agent-addon-agent";
+    let is_applied = |line: &str| line.contains(agent) && line.contains("applied");
+    ensure!(tree.lines().any(is_applied), "no {agent}:\n{tree}");
+    let is_well = !tree.contains("false") && !tree.contains("unknown") && !tree.contains("not-");
+    ensure!(is_well, "{tree}");
     Ok(())
 }
 
