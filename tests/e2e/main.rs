@@ -58,6 +58,7 @@ mod reader;
 mod removal;
 mod repositories;
 mod restore;
+mod restricted;
 mod rights;
 mod rules;
 mod runbooks;
@@ -241,6 +242,7 @@ fn features() -> Vec<E2eTest> {
         staged!(size::a_status_as_large_as_there_can_be_arrives),
         staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
         staged!(places::argo_cd_has_another_namespace_on_a_spoke),
+        staged!(restricted::our_pods_run_where_pod_security_is_restricted),
         staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
         staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
         staged!(zerotouch::further::install_argocd_false_reports_the_next_step),

@@ -109,12 +109,26 @@ impl Program {
 
     /// Kills all of its Pods, running or starting, without grace, as when a node loses power.
     pub(crate) async fn kill(self, stage: &Stage) -> Result<()> {
-        for pod in self.pods(stage).await? {
-            let name = pod["metadata"]["name"].as_str().context("a name")?;
-            let at = At::pod(self.namespace(), name);
+        for at in self.pods_at(stage).await? {
             self.side(stage).kill(&at).await?;
         }
         Ok(())
+    }
+
+    /// Deletes all of its Pods with their grace, as when a node is drained.
+    pub(crate) async fn drain(self, stage: &Stage) -> Result<()> {
+        for at in self.pods_at(stage).await? {
+            self.side(stage).delete(&at).await?;
+        }
+        Ok(())
+    }
+
+    async fn pods_at(self, stage: &Stage) -> Result<Vec<At>> {
+        let at = |pod: &Value| {
+            let name = pod["metadata"]["name"].as_str().context("a name")?;
+            Ok(At::pod(self.namespace(), name))
+        };
+        self.pods(stage).await?.iter().map(at).collect()
     }
 }
 

@@ -11,7 +11,10 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage, commit};
+use crate::{
+    restricted,
+    stage::{SOON, Stage, commit},
+};
 
 /// The annotation of the add-on that records who installed the cluster's Argo CD.
 const ORIGIN: &str = "argocd-agent.open-cluster-management.io/argocd";
@@ -27,8 +30,8 @@ fn programs() -> Vec<At> {
 }
 
 /// With the label alone, an Application of the hub becomes Synced on an empty cluster. An opt-out deletes the workloads of
-/// Argo CD and leaves everything else; the next opt-in reuses it, and with `KEEP_ARGOCD` an opt-out keeps the workloads. In
-/// between, settings for the fleet come and go.
+/// Argo CD and leaves everything else; the next opt-in reuses it in a namespace that admits restricted Pods only, and with
+/// `KEEP_ARGOCD` an opt-out keeps the workloads. In between, settings for the fleet come and go.
 pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
@@ -36,11 +39,17 @@ pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Sta
     // The hub's own is the pattern.
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
     let result = lived(stage).await;
+    let restored = restored(stage).await;
+    result.and(restored)
+}
+
+/// Leaves the cluster without the add-on and with an Argo CD of its own, as it was before.
+async fn restored(stage: &Stage) -> Result<()> {
+    let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     stage.not_enrolled(2).await?;
     cleared(stage).await?;
     argocd::purge(empty, tools).await?;
-    argocd::install(std::slice::from_ref(empty), tools).await?;
-    result
+    argocd::install(std::slice::from_ref(empty), tools).await
 }
 
 /// Deletes the objects that outlived the add-on, without finalizers, as no controller is left to remove them.
@@ -122,9 +131,12 @@ async fn lived(stage: &Stage) -> Result<()> {
     kept_at_once(stage, &stays).await
 }
 
-/// Opts in again with `KEEP_ARGOCD`, and out. The definitions that we installed before are ours again, and follow the hub's.
+/// Opts in again with `KEEP_ARGOCD`, and out, while the namespace admits restricted Pods only. The definitions that we
+/// installed before are ours again, and follow the hub's.
 async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> Result<()> {
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
+    restricted::restrict(spoke, enrol::ARGOCD).await?;
+    restricted::refuses_others(spoke, enrol::ARGOCD).await?;
     enrol::by_label(hub, "spoke2").await?;
     enrol::with_variable(hub, "spoke2", "KEEP_ARGOCD", "true").await?;
     let repository = stage.lab.git().repository("zero")?;
