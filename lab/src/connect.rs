@@ -87,39 +87,40 @@ impl ConnectProxy {
     }
 }
 
+/// Serves one client. As at a real proxy, it may send credentials only after a refusal, on the same connection.
 async fn carry(
     mut client: TcpStream,
     target: SocketAddr,
     wanted: Option<String>,
     asked: &Asked,
 ) -> Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD {
-        head.push(client.read_u8().await?);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let mut words = head.split_whitespace();
-    let (method, to) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
-    // Base64 differs by case, but no test sends a wrong case on purpose.
-    let granted =
-        wanted.is_none_or(|wanted| head.lines().any(|line| line.to_ascii_lowercase() == wanted));
-    asked
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push((to.to_owned(), granted));
-    if method != "CONNECT" {
-        client
-            .write_all(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
-            .await?;
-        return Ok(());
-    }
-    if !granted {
+    loop {
+        let head = head(&mut client).await?;
+        let mut words = head.split_whitespace();
+        let (method, to) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        // Base64 differs by case, but no test sends a wrong case on purpose.
+        let granted = wanted.as_ref().is_none_or(|wanted| {
+            head.lines()
+                .any(|line| line.to_ascii_lowercase() == *wanted)
+        });
+        asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((to.to_owned(), granted));
+        if method != "CONNECT" {
+            client
+                .write_all(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+                .await?;
+            return Ok(());
+        }
+        if granted {
+            break;
+        }
         let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n";
         client.write_all(refusal).await?;
-        return Ok(());
     }
     let mut server = TcpStream::connect(target).await?;
     client
@@ -127,4 +128,13 @@ async fn carry(
         .await?;
     copy_bidirectional(&mut client, &mut server).await?;
     Ok(())
+}
+
+/// The head of a request, or its first bytes if it is too long.
+async fn head(client: &mut TcpStream) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD {
+        head.push(client.read_u8().await?);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
 }

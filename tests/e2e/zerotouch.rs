@@ -1,6 +1,7 @@
 //! The label installs Argo CD on a cluster without one, and leaves an existing one alone.
 
 pub(crate) mod further;
+mod proxied;
 mod tuned;
 
 use anyhow::{Result, ensure};
@@ -31,7 +32,8 @@ fn programs() -> Vec<At> {
 
 /// With the label alone, an Application of the hub becomes Synced on an empty cluster. An opt-out deletes the workloads of
 /// Argo CD and leaves everything else; the next opt-in reuses it in a namespace that admits restricted Pods only, and with
-/// `KEEP_ARGOCD` an opt-out keeps the workloads. In between, settings for the fleet come and go.
+/// `KEEP_ARGOCD` an opt-out keeps the workloads. In between, settings for the fleet come and go, and a repository is fetched
+/// through a forward proxy.
 pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
@@ -115,6 +117,7 @@ async fn lived(stage: &Stage) -> Result<()> {
     enrol::until_available(hub, "spoke2").await?;
     ensure!(uids(spoke).await? == before, "Argo CD was installed again");
     tuned::settings_of_the_fleet_come_and_go(stage).await?;
+    proxied::a_repository_is_fetched_through_the_proxy(stage).await?;
 
     let stays = stays(stage).await?;
     enrol::take_label_away(hub, "spoke2").await?;
