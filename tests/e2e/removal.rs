@@ -158,7 +158,8 @@ pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage
     stage.not_enrolled(1).await?;
     enrol::by_label(&stage.hub, "spoke1").await?;
     let at = At::addon("spoke1");
-    let uid = stage.hub.read(&at).await?["metadata"]["uid"].clone();
+    // The hub program has to know the add-on before it can miss it.
+    let uid = enrol::until_available(&stage.hub, "spoke1").await?["metadata"]["uid"].clone();
     let kubeconfig = stage.lab.hub().kubeconfig();
     clusteradm::disable(&stage.hub, &kubeconfig, "spoke1").await?;
     let again = |addon: &Value| !addon.is_null() && addon["metadata"]["uid"] != uid;
