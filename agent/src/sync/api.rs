@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(any(test, feature = "testing"))]
-pub use crate::testing::memory::{Memory, Writes};
+pub use crate::testing::memory::{Memory, Snapshot, Writes};
 
 /// Reads and writes the objects of the spoke.
 pub trait Spoke: Debug + Send + Sync + 'static {

@@ -35,6 +35,20 @@ struct State {
     broken: bool,
     /// The number of interruptions of watches.
     breaks: u64,
+    /// How often the objects were put back.
+    restores: u64,
+}
+
+/// The objects of a spoke, as in a snapshot of its etcd.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Objects<ObjectKey>);
+
+/// The pending changes of a watch.
+struct Updates {
+    changes: Vec<Change<ObjectKey>>,
+    /// The number of interruptions of watches.
+    breaks: u64,
+    restores: u64,
 }
 
 /// Counts of the agent's writes, without those of users.
@@ -56,6 +70,7 @@ impl Default for State {
             outage: false,
             broken: false,
             breaks: 0,
+            restores: 0,
         }
     }
 }
@@ -115,14 +130,38 @@ impl Memory {
         });
     }
 
-    /// The pending changes of a watch and the number of interruptions; none while watches are broken.
+    /// All current objects.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.lock().objects.clone())
+    }
+
+    /// All objects are as in the snapshot, with their versions of then; watches report that they were rewound.
+    pub fn put_back(&self, snapshot: Snapshot) {
+        self.change(|state| {
+            state.objects.put_back(snapshot.0);
+            state.restores += 1;
+        });
+    }
+
+    /// The pending changes of a watch that has seen so many restores; none while watches are broken.
     fn updates(
         &self,
         seen: &mut Seen<ObjectKey>,
+        restored: u64,
         is_watched: impl Fn(&ObjectKey) -> bool,
-    ) -> Option<(Vec<Change<ObjectKey>>, u64)> {
+    ) -> Option<Updates> {
         let state = self.lock();
-        (!state.broken).then(|| (state.objects.updates(seen, is_watched), state.breaks))
+        if state.broken {
+            return None;
+        }
+        if restored != state.restores {
+            seen.list_again();
+        }
+        Some(Updates {
+            changes: state.objects.updates(seen, is_watched),
+            breaks: state.breaks,
+            restores: state.restores,
+        })
     }
 
     /// Notifies of every change, by the agent or others.
@@ -195,11 +234,18 @@ impl Spoke for Memory {
             let mut seen = Seen::new();
             // The number of interruptions at the last list.
             let mut listed = None;
+            let mut restored = memory.lock().restores;
             loop {
                 let count = memory.shared.changed.count();
-                if let Some((updates, breaks)) = memory.updates(&mut seen, &is_watched) {
+                if let Some(updates) = memory.updates(&mut seen, restored, &is_watched) {
+                    let breaks = updates.breaks;
+                    if restored != updates.restores {
+                        restored = updates.restores;
+                        listed = None;
+                        report(Report::Rewound);
+                    }
                     let is_seen = listed == Some(breaks);
-                    for update in updates {
+                    for update in updates.changes {
                         report(match update {
                             Change::Applied(_, object) => Report::Applied(object),
                             Change::Gone(key, uid) => Report::Gone { key, uid, is_seen },

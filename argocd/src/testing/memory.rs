@@ -33,6 +33,8 @@ pub struct Objects<K> {
     /// Prefix of UIDs, so that the UIDs of two servers never collide.
     name: &'static str,
     version: u64,
+    /// Versions that restores took back: UIDs and times do not repeat.
+    lost: u64,
     /// The key that changed in each version, so that a watch need not scan all objects.
     changed: BTreeMap<u64, K>,
     last_change: BTreeMap<K, u64>,
@@ -42,6 +44,8 @@ pub struct Objects<K> {
 #[derive(Debug)]
 pub struct Seen<K> {
     upto: u64,
+    /// The next updates are a new list.
+    lists: bool,
     /// UID and version.
     reported: BTreeMap<K, (String, String)>,
 }
@@ -51,8 +55,14 @@ impl<K> Seen<K> {
     pub const fn new() -> Self {
         Self {
             upto: 0,
+            lists: false,
             reported: BTreeMap::new(),
         }
+    }
+
+    /// The watch lists again, whichever versions it has reported: the server was restored.
+    pub const fn list_again(&mut self) {
+        self.lists = true;
     }
 }
 
@@ -123,6 +133,7 @@ impl<K: Ord + Clone> Objects<K> {
             kept: BTreeMap::new(),
             name,
             version: 0,
+            lost: 0,
             changed: BTreeMap::new(),
             last_change: BTreeMap::new(),
         }
@@ -138,9 +149,16 @@ impl<K: Ord + Clone> Objects<K> {
         self.kept.iter()
     }
 
-    /// Grows with every change.
+    /// Grows with every change; never goes back, unlike the versions of objects.
     pub const fn version(&self) -> u64 {
-        self.version
+        self.version.saturating_add(self.lost)
+    }
+
+    /// Goes back to an earlier state, as when an etcd is restored from a snapshot: with the versions of then.
+    pub fn put_back(&mut self, earlier: Self) {
+        let age = self.version().saturating_sub(earlier.version());
+        *self = earlier;
+        self.lost = self.lost.saturating_add(age).saturating_add(1);
     }
 
     /// Creates an object. UID and times of `object` do not count: a client may create it from a copy.
@@ -159,8 +177,8 @@ impl<K: Ord + Clone> Objects<K> {
         drop_empty(&mut object);
         self.version += 1;
         let made = json!({
-            "uid": format!("{}-{}", self.name, self.version),
-            "creationTimestamp": format!("2026-01-01T00:00:00.{:09}Z", self.version),
+            "uid": format!("{}-{}", self.name, self.version()),
+            "creationTimestamp": format!("2026-01-01T00:00:00.{:09}Z", self.version()),
         });
         let known = self.kept.get(&key).and_then(|known| known.get("metadata"));
         let known = known.unwrap_or(&made).clone();
@@ -227,7 +245,18 @@ impl<K: Ord + Clone> Objects<K> {
     /// The changes since the last call with `seen`, which it updates.
     pub fn updates(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<Change<K>> {
         let since = seen.upto.saturating_add(1);
-        let changed: BTreeSet<&K> = self.changed.range(since..).map(|(_, key)| key).collect();
+        let all: Vec<K> = if seen.lists {
+            let known = seen.reported.keys().chain(self.kept.keys());
+            known.cloned().collect()
+        } else {
+            vec![]
+        };
+        let changed: BTreeSet<&K> = if seen.lists {
+            all.iter().collect()
+        } else {
+            self.changed.range(since..).map(|(_, key)| key).collect()
+        };
+        seen.lists = false;
         seen.upto = self.version;
         let mut updates = Vec::new();
         for key in &changed {

@@ -48,11 +48,26 @@ struct State {
     outage: bool,
     /// Writes to objects of this name fail.
     failing: Option<String>,
+    /// Objects of this name are not created.
+    invalid: Option<String>,
     broken: bool,
     /// How often watches broke.
     breaks: u64,
+    /// How often the objects were put back.
+    restores: u64,
     /// Those in the settings of Argo CD.
     global_projects: GlobalProjects,
+}
+
+/// The objects of a hub, as in a snapshot of its etcd.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Objects<(Watched, Key)>);
+
+impl Snapshot {
+    /// All its objects of a kind.
+    pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
+        all(&self.0, kind)
+    }
 }
 
 /// Counts the writes of our side, without those of users.
@@ -76,8 +91,10 @@ impl Default for State {
             refused: None,
             outage: false,
             failing: None,
+            invalid: None,
             broken: false,
             breaks: 0,
+            restores: 0,
             global_projects: GlobalProjects::default(),
         }
     }
@@ -153,10 +170,20 @@ impl Memory {
 
     /// All current objects of a kind.
     pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
-        let state = self.lock();
-        let all = state.objects.iter().filter(|((is, _), _)| *is == kind);
-        all.map(|((_, key), object)| (key.clone(), object.clone()))
-            .collect()
+        all(&self.lock().objects, kind)
+    }
+
+    /// All current objects.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.lock().objects.clone())
+    }
+
+    /// All objects are as in the snapshot, with their versions of then; watches report that they were rewound.
+    pub fn put_back(&self, snapshot: Snapshot) {
+        self.change(|state| {
+            state.objects.put_back(snapshot.0);
+            state.restores += 1;
+        });
     }
 
     /// The current Events.
@@ -197,6 +224,11 @@ impl Memory {
     /// Patches of objects of this name fail from now on.
     pub fn fail_patches_of(&self, name: &str) {
         self.lock().failing = Some(name.to_owned());
+    }
+
+    /// The creation of objects of this name is rejected for good from now on.
+    pub fn reject_creation_of(&self, name: &str) {
+        self.lock().invalid = Some(name.to_owned());
     }
 
     /// Broken watches report nothing; afterwards they list again, and so notice deletions.
@@ -292,6 +324,12 @@ impl Memory {
     }
 }
 
+fn all(objects: &Objects<(Watched, Key)>, kind: Watched) -> BTreeMap<Key, Value> {
+    let all = objects.iter().filter(|((is, _), _)| *is == kind);
+    all.map(|((_, key), object)| (key.clone(), object.clone()))
+        .collect()
+}
+
 fn key(namespace: &str, name: &str) -> Key {
     Key {
         namespace: namespace.to_owned(),
@@ -308,12 +346,27 @@ impl Store for Memory {
             // The value of `breaks` at the last list.
             let mut listed = None;
             let mut known = GlobalProjects::default();
+            let mut restored = memory.lock().restores;
             loop {
                 let count = memory.shared.changed.count();
-                let (broken, breaks, global_projects) = {
+                let (broken, breaks, restores, global_projects) = {
                     let state = memory.lock();
-                    (state.broken, state.breaks, state.global_projects.clone())
+                    let counts = (state.breaks, state.restores);
+                    (
+                        state.broken,
+                        counts.0,
+                        counts.1,
+                        state.global_projects.clone(),
+                    )
                 };
+                if !broken && restored != restores {
+                    restored = restores;
+                    listed = None;
+                    for (kind, seen) in &mut seen {
+                        seen.list_again();
+                        report(Report::Rewound(*kind));
+                    }
+                }
                 if !broken && known != global_projects {
                     report(Report::GlobalProjects(global_projects.clone()));
                     known = global_projects;
@@ -351,6 +404,9 @@ impl Store for Memory {
 
     async fn create(&self, kind: Watched, object: &Value) -> Result<Packed, WriteError> {
         let key = (kind, Key::of(Meta::of(object)));
+        if self.lock().invalid.as_ref() == Some(&key.1.name) {
+            return Err(WriteError::Refused("invalid".to_owned()));
+        }
         self.write(move |objects| Ok((objects.create(key, object.clone())?, true)))
             .await
             .map(Packed::of)

@@ -110,3 +110,29 @@ fn watch_reports_each_version_once_and_a_recreated_object_as_new() {
             .is_empty()
     );
 }
+
+#[test]
+fn a_restored_server_has_its_former_objects_and_versions_but_no_former_uids() {
+    let (mut objects, made) = with_one();
+    let (earlier, mut seen) = (objects.clone(), Seen::new());
+    let patch = Patch::Merge(json!({ "spec": { "a": 2 } }));
+    objects.patch(&"a", &patch).unwrap();
+    let lost = objects.create("b", object("b")).unwrap();
+    objects.updates(&mut seen, |_| true);
+    let before = objects.version();
+    objects.put_back(earlier);
+    assert!(objects.version() > before);
+    seen.list_again();
+    let gone = Change::Gone("b", Meta::of(&lost).uid().to_owned());
+    assert_eq!(
+        objects.updates(&mut seen, |_| true),
+        [gone, Change::Applied("a", made)]
+    );
+    assert_eq!(objects.updates(&mut seen, |_| true), []);
+    let again = objects.create("b", object("b")).unwrap();
+    assert_ne!(Meta::of(&again).uid(), Meta::of(&lost).uid());
+    assert_eq!(
+        objects.updates(&mut seen, |_| true),
+        [Change::Applied("b", again)]
+    );
+}
