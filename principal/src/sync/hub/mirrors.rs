@@ -126,8 +126,8 @@ impl Mirrors {
                 let Err(Unapplied::Refused { reason, message }) = outcome else {
                     return outcome;
                 };
-                let mirrors = &mut self.objects.lock().mirrors;
-                mirrors.give_up(&claimed.key, &from.cluster);
+                // Unlocked again with this statement: the next one locks, too.
+                (self.objects.lock().mirrors).give_up(&claimed.key, &from.cluster);
                 Err(self.not_shown(from, kind, &claimed.source, reason, message))
             }
         }

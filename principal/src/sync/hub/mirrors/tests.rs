@@ -186,3 +186,15 @@ async fn owner_of_a_name_takes_over_a_mirror_that_was_never_created() {
     assert_eq!(hub.reports.apply(&owner, &event).await, Verdict::Done);
     assert!(memory.project("argocd", "own-b-c").is_some());
 }
+
+#[tokio::test]
+async fn a_mirror_that_the_hub_rejects_is_reported() {
+    let (memory, hub, from) = setup();
+    memory.reject_creation_of("app");
+    let verdict = hub.reports.apply(&from, &emits("one")).await;
+    assert!(matches!(verdict, Verdict::Refused(_)), "{verdict:?}");
+    assert_eq!(memory.application("own", "app"), None);
+    // The principal goes on: nothing is left locked.
+    assert!(hub.objects.lock().index.application(&place()).is_none());
+    assert!(hub.mirrors.unmirrored(&from.cluster).is_some());
+}
