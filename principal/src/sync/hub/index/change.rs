@@ -284,8 +284,17 @@ impl Index {
     pub(super) fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
         let entry = self.applications.get(key);
         let blocked = entry.and_then(|entry| self.blocked(entry));
-        let entry = self.applications.get_mut(key);
-        entry.map_or_else(Vec::new, |entry| entry.settle(key, blocked, introduced))
+        let Some(entry) = self.applications.get_mut(key) else {
+            return Vec::new();
+        };
+        let mut effects = entry.settle(key, blocked, introduced);
+        let is_mirror = matches!(entry.placement, Placement::Mirror(_));
+        if !is_mirror && entry.placement.delivered_to().is_none() {
+            // No status of a cluster will clear them.
+            effects.extend(self.set_report(key, None));
+            effects.extend(self.set_contest(key, None));
+        }
+        effects
     }
 
     /// Why an Application is not delivered to its cluster: an older one has its name, or its project does not admit it.

@@ -273,6 +273,21 @@ fn project_is_sent_to_its_destination_clusters_only() {
 }
 
 #[test]
+fn an_application_that_is_not_delivered_has_no_error_of_a_cluster() {
+    let mut index = index(&["a"]);
+    let app = application("a", "app", "1", 1);
+    set(&mut index, app.clone());
+    let reported = index.set_report(&key("a", "app"), Some("refused".to_owned()));
+    assert_eq!(reported, [Effect::Conditions(key("a", "app"))]);
+    let ignored = json!({ "metadata": {
+        "resourceVersion": "2", "labels": { keys::IGNORE_SYNC: "true" },
+    } });
+    set(&mut index, with(app, ignored));
+    let entry = index.application(&key("a", "app")).unwrap();
+    assert_eq!(entry.report, None);
+}
+
+#[test]
 fn older_application_keeps_a_contested_name() {
     let mut index = index(&["a"]);
     let older = with(application("argocd", "app", "2", 1), to("a"));
