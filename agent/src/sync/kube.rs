@@ -21,6 +21,15 @@ mod error;
 
 use error::{malformed, sorted, sorted_operations};
 
+/// The error of a merge or JSON patch that the API refuses. Simulations refuse writes with it, too.
+pub fn answer_to_patch(error: kube::Error, is_json: bool) -> Error {
+    if is_json {
+        sorted_operations(error)
+    } else {
+        sorted(error, &[404, 409])
+    }
+}
+
 /// Our name in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent";
 
@@ -121,13 +130,7 @@ impl Spoke for Kubernetes {
             let params = PatchParams::apply(FIELD_MANAGER);
             let is_json = matches!(body, Body::Json(_));
             let patched = self.api(key).patch(&key.name, &params, &body).await;
-            value(patched.map_err(|error| {
-                if is_json {
-                    sorted_operations(error)
-                } else {
-                    sorted(error, &[404, 409])
-                }
-            })?)
+            value(patched.map_err(|error| answer_to_patch(error, is_json))?)
         })
     }
 

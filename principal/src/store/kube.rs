@@ -167,13 +167,13 @@ impl Store for Kubernetes {
         packed(match guarded(patch, version) {
             Change::Merge(body) => {
                 let written = api.patch(name, &params, &Patch::Merge(body)).await;
-                written.map_err(sorted)?
+                written.map_err(|error| answer_to_patch(error, false))?
             }
             Change::Json(body) => {
                 let operations = serde_json::from_value(body).map_err(ours)?;
                 let patch = Patch::<Value>::Json(operations);
                 let written = api.patch(name, &params, &patch).await;
-                written.map_err(sorted_operations)?
+                written.map_err(|error| answer_to_patch(error, true))?
             }
         })
     }
@@ -353,6 +353,15 @@ fn ours(error: serde_json::Error) -> WriteError {
 
 fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
+}
+
+/// The error of a merge or JSON patch that the API refuses. Simulations refuse writes with it, too.
+pub fn answer_to_patch(error: kube::Error, is_json: bool) -> WriteError {
+    if is_json {
+        sorted_operations(error)
+    } else {
+        sorted(error)
+    }
 }
 
 /// The API server applies the operations before it checks the guard: on another version they may not fit.
