@@ -26,9 +26,10 @@ mod ocm;
 mod oracle;
 mod people;
 mod planted;
+mod plants;
 mod replica;
 
-pub(crate) use fault::Fault;
+pub(crate) use fault::{Fault, Last};
 
 use api::{Api, Key, Write};
 use ledger::{Ledger, OWN, holder, pod_of};
@@ -82,12 +83,12 @@ pub(crate) async fn live(seed: u64, fault: Fault) -> (Vec<String>, Vec<String>) 
     (findings, world.trace.lines())
 }
 
-/// Deletes the serving certificate after each pause that looks like rest.
-async fn disturb(api: Api) {
+/// Deletes the serving certificate again and again.
+async fn disturb(api: Api, pause: Duration) {
     let name = "argocd-agent-principal-tls".to_owned();
     let key: Key = ("secrets".to_owned(), OWN.to_owned(), name);
     loop {
-        sleep((REST + Ocm::SLOW) * 2).await;
+        sleep(pause).await;
         drop(api.write(&key, "", "nature", Write::Delete(None, None)));
     }
 }
@@ -192,10 +193,13 @@ impl World {
             dice: self.dice.clone(),
         };
         self.tasks.spawn(ocm.run(self.stop.clone()));
-        if fault == Fault::Restless {
+        if fault == Fault::Restless || fault == Fault::Endless {
+            let after_rest = (REST + Ocm::SLOW) * 2;
+            let is_endless = fault == Fault::Endless;
+            let pause = if is_endless { REST / 4 } else { after_rest };
             let (api, stop) = (self.api.clone(), self.stop.clone());
             self.tasks.spawn(async move {
-                stop.run_until_cancelled(disturb(api)).await;
+                stop.run_until_cancelled(disturb(api, pause)).await;
             });
         }
         let travels = TaskTracker::new();
@@ -332,6 +336,9 @@ impl World {
             return vec!["the writes never end".to_owned()];
         }
         let asked = self.ask_all().await;
+        if let Fault::Last(last) = self.people.fault {
+            self.plant(last, &asked);
+        }
         let mut findings = self.judge(&asked);
         let before = self.ledger.writes();
         if matches!(self.people.fault, Fault::None | Fault::Restless) {

@@ -10,6 +10,7 @@ use crate::dice::Dice;
 
 const ADD_ONS: &str = "managedclusteraddons.addon.open-cluster-management.io";
 const WORKS: &str = "manifestworks.work.open-cluster-management.io";
+const CONFIGS: &str = "addondeploymentconfigs.addon.open-cluster-management.io";
 const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
 
 /// A promise that is broken.
@@ -26,12 +27,41 @@ pub(crate) enum Fault {
     LeftSecret,
     /// An applied cluster Secret is stored. Here it is answered only.
     LostSecret,
-    /// A watch has every event. Here that of `ManagedClusterAddOns` omits some for good.
+    /// A watch has every event. Here that of `AddOnDeploymentConfigs` omits most for good.
     LossyWatch,
     /// The API server says which user sent a certificate request. Here it says the agent of the cluster.
     WrongUser,
     /// At rest nothing changes. Here the serving certificate is deleted again and again.
     Restless,
+    /// The writes of the replicas end. Here the serving certificate is deleted more often than they rest.
+    Endless,
+    /// These promises are broken at the last moment, in place of the hub program.
+    Last(Last),
+}
+
+/// A promise that is broken directly before the judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// A cluster that has opted in has the add-on.
+    NoAddOn,
+    /// A cluster that has opted out does not have it.
+    LeftAddOn,
+    /// The mode is that of the label.
+    Mode,
+    /// The add-on names its maker.
+    Maker,
+    /// A revoked agent stays revoked.
+    Restored,
+    /// A deletion of an add-on ends.
+    StuckAddOn,
+    /// An add-on has works.
+    NoWork,
+    /// A deletion of a work ends.
+    StuckWork,
+    /// Only agents of clusters that have opted in get certificates.
+    Granted,
+    /// The Service selects the leader.
+    Selection,
 }
 
 impl Fault {
@@ -62,13 +92,15 @@ impl Fault {
             | Self::LostSecret
             | Self::LossyWatch
             | Self::WrongUser
-            | Self::Restless => None,
+            | Self::Restless
+            | Self::Endless
+            | Self::Last(_) => None,
         }
     }
 
     /// Whether a watch omits an event.
     pub(crate) fn omits(self, selector: &Selector, dice: &Dice) -> bool {
-        self == Self::LossyWatch && selector.kind == ADD_ONS && dice.probability(0.2)
+        self == Self::LossyWatch && selector.kind == CONFIGS && dice.probability(0.8)
     }
 }
 

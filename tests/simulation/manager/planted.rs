@@ -1,6 +1,6 @@
 //! The oracle must be able to fail: for each of its findings a broken promise that makes exactly this finding appear.
 
-use super::Fault;
+use super::{Fault, Last};
 use crate::clock;
 
 /// Not every history has an object that the broken promise is about.
@@ -8,7 +8,7 @@ const ATTEMPTS: u64 = 20;
 
 /// A broken promise, a seed that has met it, and parts of the only findings that it may cause; the first one is required in
 /// some history from that seed on.
-const PLANTED: [(Fault, u64, &[&str]); 8] = [
+const PLANTED: [(Fault, u64, &[&str]); 19] = [
     (Fault::NoFence, 2, &[" wrote while "]),
     (
         Fault::BlindRestore,
@@ -22,14 +22,48 @@ const PLANTED: [(Fault, u64, &[&str]); 8] = [
     ),
     (Fault::LeftSecret, 0, &["its cluster Secret is left"]),
     (Fault::LostSecret, 0, &["it has no cluster Secret"]),
-    // The hub program sees a part of the world only: anything may be wrong then, and something is.
-    (Fault::LossyWatch, 1, &[""]),
+    (Fault::LossyWatch, 0, &["no work has "]),
     (
         Fault::WrongUser,
         0,
         &["a request of the agent of another cluster was granted"],
     ),
     (Fault::Restless, 0, &["at rest the replicas wrote"]),
+    (Fault::Endless, 0, &["the writes never end"]),
+    (
+        Fault::Last(Last::NoAddOn),
+        0,
+        &["it has no ManagedClusterAddOn", "a work is left"],
+    ),
+    (
+        Fault::Last(Last::LeftAddOn),
+        0,
+        &["its ManagedClusterAddOn is left"],
+    ),
+    (Fault::Last(Last::Mode), 0, &["its mode is "]),
+    (Fault::Last(Last::Maker), 0, &["has another maker"]),
+    (Fault::Last(Last::Restored), 0, &["was revoked and is not"]),
+    (
+        Fault::Last(Last::StuckAddOn),
+        0,
+        &["the deletion of its ManagedClusterAddOn never ends"],
+    ),
+    (Fault::Last(Last::NoWork), 0, &["no work has "]),
+    (
+        Fault::Last(Last::StuckWork),
+        0,
+        &["the deletion of a work never ends"],
+    ),
+    (
+        Fault::Last(Last::Granted),
+        0,
+        &["it got a certificate and should not"],
+    ),
+    (
+        Fault::Last(Last::Selection),
+        0,
+        &[" leads, and the Service selects "],
+    ),
 ];
 
 #[test]
