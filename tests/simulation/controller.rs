@@ -52,6 +52,22 @@ impl Deeds {
         }
     }
 
+    /// This sync may run again.
+    pub(crate) fn forget_sync(&self, name: &str) {
+        self.lock().syncs.remove(name);
+    }
+
+    /// The syncs are as at that time, of those that are still asked for.
+    pub(crate) fn put_back(&self, then: &BTreeMap<String, usize>, asked: &[String]) {
+        let mut counts = self.lock();
+        for name in asked {
+            match then.get(name) {
+                Some(times) => counts.syncs.insert(name.clone(), *times),
+                None => counts.syncs.remove(name),
+            };
+        }
+    }
+
     /// The Applications whose workload was deleted.
     pub(crate) fn removed(&self) -> Vec<Removed> {
         self.lock().removed.clone()

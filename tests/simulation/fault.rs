@@ -57,6 +57,30 @@ pub(crate) enum Fault {
     WriteAtAgentRestart,
     /// Sessions are up at the end.
     CutAtEnd,
+    /// The copy names its source, and has the labels, the note and the finalizers of the hub.
+    FalseSource,
+    FalseLabels,
+    FalseNote,
+    FalseCascade,
+    FalseSpec,
+    /// A copy of a project is wanted.
+    LeftProject,
+    /// Changes end.
+    Restless,
+    /// Every write of an agent changes something.
+    IdleWritesOnSpoke,
+    /// Messages can be read. Here an agent gets another one, once.
+    Garbled,
+    /// A sync that a user asks for runs.
+    Unasked,
+    /// A task ends with its program.
+    LeftTask,
+    /// A refused object delays no other. Here the API refuses everything.
+    RefusesAll,
+    /// A refusal is shown.
+    SilentRefusal,
+    /// The API takes the object again. Here it still refuses it.
+    StillRefused,
 }
 
 /// What the network does to messages beside its usual faults.
@@ -79,6 +103,10 @@ impl Tampering {
     ) -> Vec<Bytes> {
         match (fault, to_agent) {
             (Fault::Misdirected, true) => self.misdirect(cluster, message),
+            (Fault::Garbled, true) if !self.is_done => {
+                self.is_done = true;
+                vec![message, Bytes::from_static(&[0, 0, 0, 0, 1, 255])]
+            }
             (Fault::Swallowed, true) => self.swallow(cluster, message),
             (Fault::Swallowed, false) => {
                 let mut all = self.acks.remove(cluster).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::sync::api;
 use principal::store::{Memory as Hub, Watched};
-use principal::{Certificates, Enrolment, Fleet, Mode};
+use principal::{Certificates, Enrolment, Fleet, JwtKey, Mode};
 use protocol::version::Capabilities;
 use runtime::parts::Parts;
 use rustls_pki_types::CertificateDer;
@@ -20,14 +20,17 @@ use crate::fault::Fault;
 use crate::intents::Intents;
 use crate::network::Network;
 use crate::people::{People, project};
-use crate::process::{COMPARE_EVERY, Principal};
+use crate::process::{self, COMPARE_EVERY, Principal};
 use crate::slow::Slow;
 
 mod faults;
+mod past;
 mod planted;
+mod refused;
 mod site;
 mod verdict;
 
+use past::HubPast;
 use site::Site;
 
 /// The intervals of comparisons in one session. With the second one nothing repairs an update that a session lost.
@@ -57,14 +60,21 @@ struct World {
     hub: Slow<Hub>,
     compare_every: Duration,
     fleet: watch::Sender<Arc<Fleet>>,
+    /// The key that signs tokens.
+    jwt_key: watch::Sender<Arc<JwtKey>>,
     /// A cluster may have left, so that only its next session makes it equal to the hub.
     fleet_changed: bool,
+    /// An API server may have refused a write for good, so that only the next comparison repeats it.
+    refused: bool,
+    /// The capabilities of the principal.
+    level: Capabilities,
     principal: Option<Principal>,
     sites: Vec<Site>,
     people: People,
     nature: Parts,
     stop: CancellationToken,
     backup: Option<(Vec<Value>, Intents)>,
+    past: Option<HubPast>,
 }
 
 /// Runs one history and returns the findings at its end.
@@ -179,7 +189,11 @@ impl World {
             nature.spawn("argocd", controller.run(stop.clone()));
             sites.push(Site {
                 agent: None,
+                other: None,
+                was_doubled: false,
                 started: Instant::now(),
+                level: Capabilities::default(),
+                past: None,
                 name: name.clone(),
                 certificate: certificate.clone(),
                 store,
@@ -198,11 +212,15 @@ impl World {
             network,
             hub,
             fleet,
+            jwt_key: process::jwt_key(),
             fleet_changed: false,
+            refused: false,
+            level: Capabilities::default(),
             sites,
             nature,
             stop,
             backup: None,
+            past: None,
         };
         world.note_hub();
         world.start_principal();
@@ -223,8 +241,11 @@ impl World {
 
     /// Ends everything.
     async fn close(mut self) {
+        if self.fault == Fault::LeftTask {
+            tokio::spawn(std::future::pending::<()>());
+        }
         for site in &mut self.sites {
-            if let Some(agent) = site.agent.take() {
+            for agent in site.agent.take().into_iter().chain(site.other.take()) {
                 agent.stop().await;
             }
         }

@@ -42,6 +42,14 @@ impl Ledger {
         }
     }
 
+    /// A restore of the hub takes this Application back, so clusters delete its copies.
+    pub(crate) fn lost_on_hub(&mut self, app: &Value) {
+        let meta = Meta::of(app);
+        let text = format!("{}/{} lost by a restore", meta.namespace(), meta.name());
+        let act = Act::new(app, text);
+        self.hub.entry(meta.uid().to_owned()).or_insert(act);
+    }
+
     /// A user deletes this Application on a cluster.
     pub(crate) fn deleted_locally(&mut self, cluster: &str, app: &Value) {
         let meta = Meta::of(app);

@@ -32,6 +32,7 @@ mod owner;
 mod people;
 mod planted;
 mod process;
+mod refusals;
 mod seeds;
 mod slow;
 mod witness;

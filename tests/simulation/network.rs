@@ -29,7 +29,10 @@ use crate::dice::{Dice, Trace};
 use crate::fault::{Fault, Tampering};
 use crate::witness::Witness;
 
+mod lost;
 mod pipe;
+
+use lost::Lost;
 
 /// After this long without a sign of the other end, both ends of a connection give it up.
 const KEEP_ALIVE: Duration = Duration::from_secs(50);
@@ -344,11 +347,19 @@ async fn answer(
 ) -> Result<Response<Body>, Status> {
     line.pass(&dice).await?;
     let is_stream = request.uri().path().ends_with("/Subscribe");
+    let lost = Lost::drawn(&line, &dice, is_stream);
+    if lost == Lost::Request {
+        return Err(lost::silence(&line).await);
+    }
     let there = request.map(|body| pipe::pipe(body, line.clone(), dice.clone(), is_stream, false));
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let answered = services.answer(&chain, address, there);
     let answered = line.broken.run_until_cancelled(answered).await;
     let response = answered.flatten().ok_or_else(Line::lost)?;
+    if lost == Lost::Answer {
+        drop(response);
+        return Err(lost::silence(&line).await);
+    }
     line.pass(&dice).await?;
     Ok(response.map(|body| pipe::pipe(body, line, dice, is_stream, true)))
 }

@@ -19,7 +19,8 @@ use crate::fault::Fault;
 use crate::history::Releases;
 use crate::ledger::Ledger;
 use crate::network::{Conditions, Network};
-use crate::process::{ARGOCD, Agent, COMPARE_EVERY, Principal};
+use crate::process::{self, ARGOCD, Agent, COMPARE_EVERY, Principal};
+use crate::refusals::Refusal;
 use crate::slow::{Manners, Slow};
 
 mod verdict;
@@ -37,6 +38,8 @@ struct World {
     spoke: Slow<api::Memory>,
     deeds: Deeds,
     ledger: Ledger,
+    /// A write may have been refused for good, so that only the next session repeats it.
+    refused: bool,
     fleet: watch::Sender<Arc<Fleet>>,
     principal: Option<Principal>,
     agent: Option<Agent>,
@@ -110,6 +113,7 @@ impl World {
             spoke,
             deeds,
             ledger: Ledger::default(),
+            refused: false,
             fleet: watch::Sender::new(Arc::new(fleet)),
             principal: None,
             agent: None,
@@ -127,7 +131,9 @@ impl World {
             let fleet = self.fleet.subscribe();
             let level = self.releases.principal(&self.dice);
             let (hub, network) = (&self.hub, &self.network);
-            let principal = Principal::start(level, hub, fleet, network, COMPARE_EVERY);
+            let key = process::jwt_key().subscribe();
+            let (every, clock) = (COMPARE_EVERY, process::clock(0));
+            let principal = Principal::start(level, hub, fleet, network, every, key, clock);
             self.principal = Some(principal);
         }
         if self.agent.is_none() {
@@ -146,7 +152,7 @@ impl World {
     async fn step(&mut self) {
         self.number += 1;
         let name = *self.dice.pick(&NAMES);
-        match self.dice.below(20) {
+        match self.dice.below(21) {
             0..=6 => self.on_the_spoke(name),
             7..=8 => {
                 self.trace.emit(format_args!("spoke: {name} deleted"));
@@ -181,11 +187,29 @@ impl World {
                 self.hub.inner.break_watches(hub);
                 self.spoke.inner.break_watches(spoke);
             }
+            18 => self.refuse_writes(),
             _ => {
                 self.trace.emit("crashed programs start");
                 self.start();
             }
         }
+    }
+
+    /// An API server refuses writes for a time.
+    fn refuse_writes(&mut self) {
+        let (refusal, of_hub) = (
+            Refusal::drawn(&self.dice, &NAMES),
+            self.dice.probability(0.7),
+        );
+        self.trace
+            .emit(format_args!("refused by the hub {of_hub}: {refusal}"));
+        self.refused |= refusal.answer.is_final();
+        let refusals = if of_hub {
+            &self.hub.refusals
+        } else {
+            &self.spoke.refusals
+        };
+        refusals.set(Some(refusal));
     }
 
     fn on_the_spoke(&self, name: &str) {

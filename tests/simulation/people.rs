@@ -13,7 +13,7 @@ use crate::intents::Intents;
 use crate::ledger::Ledger;
 use crate::process::{ARGOCD, TEAM};
 
-const NAMES: [&str; 3] = ["one", "two", "three"];
+pub(crate) const NAMES: [&str; 3] = ["one", "two", "three"];
 const PROJECTS: [&str; 2] = ["default", "team"];
 
 /// All users, with a number for each thing that has to be unique.
@@ -45,7 +45,7 @@ impl People {
 
     /// A user changes something on the hub; returns a description.
     pub(crate) fn act_on_hub(&mut self) -> String {
-        let (what, apps) = (self.dice.below(20), self.hub.all(Watched::Application));
+        let (what, apps) = (self.dice.below(21), self.hub.all(Watched::Application));
         if what < 5 || apps.is_empty() {
             return self.create();
         }
@@ -64,6 +64,7 @@ impl People {
             15 => self.refresh(&key),
             16 => self.terminate(&key, &app),
             17 => self.ignore(&key, &app),
+            18 => self.change_cascade(&key, &app),
             _ => self.change_project(),
         }
     }
@@ -150,6 +151,13 @@ impl People {
         format!("{key} edited as {number}")
     }
 
+    /// A user changes the path of its source.
+    pub(crate) fn set_path(&mut self, key: &Key) -> String {
+        let path = format!("path {}", self.number());
+        self.patch(key, json!({ "spec": { "source": { "path": path } } }));
+        path
+    }
+
     /// As an `ApplicationSet` does that was deleted and made again.
     fn recreate(&mut self, key: &Key, app: &Value) -> String {
         if Meta::of(app).is_deleting() {
@@ -166,6 +174,26 @@ impl People {
         self.delete(key, &app.unwrap_or_default());
         self.put(again);
         format!("{key} deleted and made again")
+    }
+
+    /// As `argocd app delete --cascade=false` does: the finalizer goes, and then the Application. The pause between the two
+    /// is short or long.
+    fn change_cascade(&mut self, key: &Key, app: &Value) -> String {
+        if Meta::of(app).is_deleting() {
+            return "nothing".to_owned();
+        }
+        if Meta::of(app).finalizers().is_empty() {
+            let finalizers = json!([keys::RESOURCES_FINALIZER]);
+            self.patch(key, json!({ "metadata": { "finalizers": finalizers } }));
+            return format!("{key} cascades");
+        }
+        self.patch(key, json!({ "metadata": { "finalizers": null } }));
+        if self.dice.probability(0.5) {
+            return format!("{key} does not cascade any more");
+        }
+        let app = self.hub.application(&key.namespace, &key.name);
+        self.delete(key, &app.unwrap_or_default());
+        format!("{key} deleted without its workload")
     }
 
     fn move_elsewhere(&mut self, key: &Key) -> String {

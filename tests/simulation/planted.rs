@@ -8,7 +8,7 @@ use crate::{certificates, live_autonomous, live_with};
 const ATTEMPTS: u64 = 60;
 
 /// A broken promise, and parts of the only findings that it may cause in some history; the first one is required.
-const PLANTED: [(Fault, &[&str]); 21] = [
+const PLANTED: [(Fault, &[&str]); 35] = [
     (Fault::LossyWatch, &[" and should be "]),
     (Fault::ForgedCommand, &[" ran "]),
     (
@@ -64,10 +64,46 @@ const PLANTED: [(Fault, &[&str]); 21] = [
             " objects in the outbox",
         ],
     ),
+    (
+        Fault::FalseSource,
+        &[": source is ", " of uid-0 is not wanted there"],
+    ),
+    (Fault::FalseLabels, &[": labels is "]),
+    (Fault::FalseNote, &[": the note is "]),
+    (Fault::FalseCascade, &[": cascade is "]),
+    (Fault::FalseSpec, &[": spec is "]),
+    (
+        Fault::LeftProject,
+        &["AppProject/argocd/left of uid-0 is not wanted there"],
+    ),
+    (
+        Fault::Restless,
+        &["never quiet after a new connection", "never quiet "],
+    ),
+    (Fault::IdleWritesOnSpoke, &[" writes changed nothing"]),
+    (Fault::Garbled, &[" cannot be read"]),
+    (Fault::Unasked, &[" ran None times"]),
+    (Fault::LeftTask, &["1 tasks are left"]),
+    (
+        Fault::RefusesAll,
+        &[" waits while ", " is refused, and its condition is "],
+    ),
+    (
+        Fault::SilentRefusal,
+        &[" is refused, and its condition is None"],
+    ),
+    (
+        Fault::StillRefused,
+        &[
+            " is accepted again, and is not like ",
+            " is accepted again, and its condition is ",
+            " and should be ",
+        ],
+    ),
 ];
 
 /// The same for the histories of an autonomous cluster.
-const PLANTED_AUTONOMOUS: [(Fault, &[&str]); 6] = [
+const PLANTED_AUTONOMOUS: [(Fault, &[&str]); 9] = [
     (
         Fault::StolenWorkload,
         &[" was deleted, and no user deleted it"],
@@ -77,6 +113,12 @@ const PLANTED_AUTONOMOUS: [(Fault, &[&str]); 6] = [
     (Fault::FalseStatus, &[" is shown with "]),
     (Fault::Overwritten, &[" is shown as "]),
     (Fault::StandingOperation, &[": /operation is never done"]),
+    (
+        Fault::StandingRefresh,
+        &["argocd.argoproj.io~1refresh is never done"],
+    ),
+    (Fault::ForgedCommand, &[" ran 2 times"]),
+    (Fault::Restless, &["never quiet"]),
 ];
 
 /// Whether these are the findings that a broken promise is to cause, and no others.

@@ -11,7 +11,7 @@ use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
 use agent::transport::Dialer;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, Limits, RedisFeeds, Settings, start_unbound};
 use protocol::Mode;
@@ -33,12 +33,34 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The usual interval of comparisons in one session.
 pub(crate) const COMPARE_EVERY: Duration = Duration::from_mins(5);
 
-/// Signs tokens; any key will do.
-static JWT_KEY: LazyLock<JwtKey> = LazyLock::new(|| {
+/// They sign tokens, one after the other; any keys will do.
+static JWT_KEYS: LazyLock<[Arc<JwtKey>; 2]> = LazyLock::new(|| {
     let (kind, size) = (&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048);
-    let key = rcgen::KeyPair::generate_rsa_for(kind, size).expect("a key");
-    JwtKey::from_pem(key.serialize_pem().as_bytes()).expect("a signing key")
+    [(); 2].map(|()| {
+        let key = rcgen::KeyPair::generate_rsa_for(kind, size).expect("a key");
+        Arc::new(JwtKey::from_pem(key.serialize_pem().as_bytes()).expect("a signing key"))
+    })
 });
+
+/// The key that signs tokens, which outlives principals.
+pub(crate) fn jwt_key() -> watch::Sender<Arc<JwtKey>> {
+    watch::Sender::new(Arc::clone(&JWT_KEYS[0]))
+}
+
+/// A clock of a machine whose time is that many minutes beside the others'.
+pub(crate) fn clock(minutes: i64) -> Clock {
+    let begun: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");
+    let beside = begun.checked_add(SignedDuration::from_mins(minutes));
+    Clock::of_runtime(beside.expect("a time"))
+}
+
+/// Replaces the key that signs tokens by the other one.
+pub(crate) fn rotate(key: &watch::Sender<Arc<JwtKey>>) {
+    key.send_modify(|now| {
+        let is_first = Arc::ptr_eq(now, &JWT_KEYS[0]);
+        *now = Arc::clone(&JWT_KEYS[usize::from(is_first)]);
+    });
+}
 
 /// A certificate as OCM issues it for the agent of a cluster. It never expires: histories ignore the machine's clock.
 pub(crate) fn certificate(cluster: &str) -> CertificateDer<'static> {
@@ -73,6 +95,8 @@ impl Principal {
         fleet: watch::Receiver<Arc<Fleet>>,
         network: &Network,
         compare_every: Duration,
+        jwt_key: watch::Receiver<Arc<JwtKey>>,
+        clock: Clock,
     ) -> Self {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
@@ -85,19 +109,18 @@ impl Principal {
             },
             ..Settings::usual(([127, 0, 0, 1], 0).into())
         };
-        let begun: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");
         let feeds = Feeds {
             fleet,
             server_tls: watch::channel(Arc::new(Material::default())).1,
             visitors_tls: watch::channel(Arc::new(Material::default())).1,
             redis: RedisFeeds::default(),
-            jwt_key: watch::channel(Arc::new(JWT_KEY.clone())).1,
+            jwt_key,
             active: watch::channel(true).1,
             revoked: watch::channel(Some(Arc::default())).1,
             registrar: None,
             metrics: principal::Metrics::default(),
             spawner: parts.spawner(),
-            clock: Clock::of_runtime(begun),
+            clock,
         };
         let (handle, services) = start_unbound(Arc::new(hub.clone()), &settings, feeds);
         network.set_services(Some(services));

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::sync::api::{self, Spoke};
-use argocd::Patch;
+use agent::sync::kube as spoke;
+use argocd::{Meta, Patch};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::dice::Dice;
+use crate::refusals::{Refusals, Write};
 
 /// How an API server behaves.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,7 @@ pub(crate) struct Slow<S> {
     pub(crate) inner: S,
     /// The share of watch events that are dropped for good. An API server never drops one.
     pub(crate) forgets: f64,
+    pub(crate) refusals: Refusals,
     dice: Dice,
     manners: Arc<Mutex<Manners>>,
     failures: Arc<Mutex<usize>>,
@@ -62,6 +65,7 @@ impl<S> Slow<S> {
         Self {
             inner,
             forgets: 0.0,
+            refusals: Refusals::default(),
             dice: dice.clone(),
             manners: Arc::new(Mutex::new(Manners::GOOD)),
             failures: Arc::default(),
@@ -138,7 +142,8 @@ impl Store for Slow<store::Memory> {
         version: &str,
         patch: Patch,
     ) -> Result<store::Packed, store::WriteError> {
-        self.stored(self.inner.patch(kind, key, version, patch))
+        let which = Write::patch(&key.name, &patch);
+        self.stored(which, self.inner.patch(kind, key, version, patch))
             .await
     }
 
@@ -147,7 +152,8 @@ impl Store for Slow<store::Memory> {
         kind: store::Watched,
         object: &Value,
     ) -> Result<store::Packed, store::WriteError> {
-        self.stored(self.inner.create(kind, object)).await
+        let which = Write::of(Meta::of(object).name());
+        self.stored(which, self.inner.create(kind, object)).await
     }
 
     async fn delete(
@@ -157,16 +163,17 @@ impl Store for Slow<store::Memory> {
         uid: &str,
         version: &str,
     ) -> Result<(), store::WriteError> {
-        self.stored(Store::delete(&self.inner, kind, key, uid, version))
-            .await
+        let delete = Store::delete(&self.inner, kind, key, uid, version);
+        self.stored(Write::of(&key.name), delete).await
     }
 
     async fn events(&self, of: &Observed) -> Result<Vec<Value>, store::WriteError> {
-        self.stored(self.inner.events(of)).await
+        self.sent(self.inner.events(of)).await
     }
 
     async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), store::WriteError> {
-        self.stored(self.inner.note(of, write)).await
+        let note = self.inner.note(of, write);
+        self.stored(Write::of(&of.name), note).await
     }
 
     async fn principal_uid(&self) -> Result<String, store::WriteError> {
@@ -176,6 +183,21 @@ impl Store for Slow<store::Memory> {
 
 impl Slow<store::Memory> {
     async fn stored<T>(
+        &self,
+        which: Write<'_>,
+        write: impl Future<Output = Result<T, store::WriteError>>,
+    ) -> Result<T, store::WriteError> {
+        let refused = self.refusals.of(which.name, &self.dice);
+        let write = async {
+            match refused {
+                Some(answer) => Err(store::kube::answer_to_patch(answer.error(), which.is_json)),
+                None => write.await,
+            }
+        };
+        self.sent(write).await
+    }
+
+    async fn sent<T>(
         &self,
         write: impl Future<Output = Result<T, store::WriteError>>,
     ) -> Result<T, store::WriteError> {
@@ -193,6 +215,21 @@ impl Slow<store::Memory> {
 
 impl Slow<api::Memory> {
     async fn written<T>(
+        &self,
+        which: Write<'_>,
+        write: impl Future<Output = Result<T, api::Error>>,
+    ) -> Result<T, api::Error> {
+        let refused = self.refusals.of(which.name, &self.dice);
+        let write = async {
+            match refused {
+                Some(answer) => Err(spoke::answer_to_patch(answer.error(), which.is_json)),
+                None => write.await,
+            }
+        };
+        self.sent(write).await
+    }
+
+    async fn sent<T>(
         &self,
         write: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, api::Error> {
@@ -223,7 +260,7 @@ impl Spoke for Slow<api::Memory> {
     }
 
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, api::Error>> {
-        self.written(self.inner.has(key)).boxed()
+        self.sent(self.inner.has(key)).boxed()
     }
 
     fn knows_us(&self) -> BoxFuture<'_, bool> {
@@ -235,7 +272,8 @@ impl Spoke for Slow<api::Memory> {
         key: &'a ObjectKey,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<Value, api::Error>> {
-        self.written(self.inner.create(key, object)).boxed()
+        let create = self.inner.create(key, object);
+        self.written(Write::of(&key.name), create).boxed()
     }
 
     fn patch<'a>(
@@ -244,11 +282,13 @@ impl Spoke for Slow<api::Memory> {
         uid: &'a str,
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, api::Error>> {
-        self.written(self.inner.patch(key, uid, patch)).boxed()
+        let which = Write::patch(&key.name, &patch);
+        self.written(which, self.inner.patch(key, uid, patch))
+            .boxed()
     }
 
     fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), api::Error>> {
-        self.written(self.inner.make_namespace(name)).boxed()
+        self.sent(self.inner.make_namespace(name)).boxed()
     }
 
     fn application_namespaces<'a>(
@@ -270,6 +310,7 @@ impl Spoke for Slow<api::Memory> {
         key: &'a ObjectKey,
         uid: &'a str,
     ) -> BoxFuture<'a, Result<Option<Value>, api::Error>> {
-        self.written(Spoke::delete(&self.inner, key, uid)).boxed()
+        let delete = Spoke::delete(&self.inner, key, uid);
+        self.written(Write::of(&key.name), delete).boxed()
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Witness(Arc<Mutex<Known>>);
 struct Known {
     /// By UID of an Application: its cluster since each version of the hub; none if it goes nowhere.
     routes: BTreeMap<String, BTreeMap<u64, Option<String>>>,
+    /// The clusters of Applications before the hub was put back, since when its versions repeat.
+    former: BTreeMap<String, BTreeSet<String>>,
     /// The destination that a project admits, by its name and description; users number the descriptions.
     projects: BTreeMap<(String, String), String>,
     /// The copies whose states were sent: the cluster, the UID on the hub and the key of the copy.
@@ -50,6 +52,15 @@ impl Witness {
             let to = object["spec"]["destinations"][0]["name"].as_str();
             let to = to.unwrap_or_default().to_owned();
             known.projects.insert((key.name, description(&object)), to);
+        }
+    }
+
+    /// The versions of the hub begin anew at an earlier one, so that those of messages do not show their age.
+    pub(crate) fn put_back(&self) {
+        let mut known = self.lock();
+        for (uid, routes) in std::mem::take(&mut known.routes) {
+            let clusters = known.former.entry(uid).or_default();
+            clusters.extend(routes.into_values().flatten());
         }
     }
 
@@ -107,6 +118,10 @@ impl Known {
     fn belongs_to(&self, cluster: &str, event: &Event, facet: Facet) -> Result<(), String> {
         let mut id = event.event_id.split('_').skip(1);
         let uid = id.next().unwrap_or_default();
+        let former = self.former.get(uid);
+        if former.is_some_and(|clusters| clusters.contains(cluster)) {
+            return Ok(());
+        }
         let routes = self.routes.get(uid).ok_or("no user made it")?;
         let is_here = |route: &Option<String>| route.as_deref() == Some(cluster);
         let fits = if facet == Facet::State {

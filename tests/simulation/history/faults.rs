@@ -4,13 +4,15 @@ use principal::store::Watched;
 
 use super::{World, fleet};
 use crate::network::Conditions;
-use crate::process::Principal;
+use crate::people::NAMES;
+use crate::process::{self, Principal};
+use crate::refusals::Refusal;
 use crate::slow::Manners;
 
 impl World {
     /// A user action or a fault; then time passes.
     pub(super) async fn step(&mut self) {
-        match self.dice.below(100) {
+        match self.dice.below(112) {
             0..60 => {
                 let action = self.people.act_on_hub();
                 self.note_hub();
@@ -46,7 +48,15 @@ impl World {
                 self.backup = Some((apps.into_values().collect(), intents));
                 self.trace.emit("hub: backup");
             }
-            _ => self.restore().await,
+            98 | 99 => self.restore().await,
+            100..104 => self.refuse_writes(),
+            104 | 105 => self.save(),
+            106 | 107 => self.put_back(),
+            108 => {
+                self.trace.emit("another key signs tokens");
+                process::rotate(&self.jwt_key);
+            }
+            _ => self.start_another_agent().await,
         }
         let pause = *self
             .dice
@@ -84,6 +94,19 @@ impl World {
         }
     }
 
+    /// An API server refuses writes for a time.
+    fn refuse_writes(&mut self) {
+        let refusal = Refusal::drawn(&self.dice, &NAMES);
+        let which = self.dice.below(self.sites.len() + 1);
+        let text = format_args!("API server {which} refuses: {refusal}");
+        self.trace.emit(text);
+        self.refused |= refusal.answer.is_final();
+        match self.sites.get(which) {
+            Some(site) => site.store.refusals.set(Some(refusal)),
+            None => self.hub.refusals.set(Some(refusal)),
+        }
+    }
+
     async fn end_an_agent(&mut self) {
         let (which, crash, stay) = (
             self.dice.below(self.sites.len()),
@@ -106,6 +129,23 @@ impl World {
         if !stay {
             let level = self.releases.agent(&self.dice);
             site.start(level, &self.network, &self.trace);
+        }
+    }
+
+    /// An old Pod of an agent still runs when its successor starts, or ends.
+    async fn start_another_agent(&mut self) {
+        let which = self.dice.below(self.sites.len());
+        let level = self.releases.agent(&self.dice);
+        let site = &mut self.sites[which];
+        if let Some(other) = site.other.take() {
+            self.trace
+                .emit(format_args!("{}: the other agent crashes", site.name));
+            other.crash(&self.network).await;
+        } else if site.agent.is_some() {
+            let text = format_args!("{}: another agent starts: {level:?}", site.name);
+            self.trace.emit(text);
+            site.other = Some(site.made(level, &self.network));
+            site.was_doubled = true;
         }
     }
 
@@ -137,10 +177,15 @@ impl World {
     pub(super) fn start_principal(&mut self) {
         if self.principal.is_none() {
             let level = self.releases.principal(&self.dice);
-            self.trace.emit(format_args!("principal starts: {level:?}"));
             let fleet = self.fleet.subscribe();
             let every = self.compare_every;
-            let principal = Principal::start(level, &self.hub, fleet, &self.network, every);
+            self.level = level.clone();
+            let (network, key) = (&self.network, self.jwt_key.subscribe());
+            let minutes = *self.dice.pick(&[0, 0, -2, 2, -180, 180]);
+            let text = format_args!("principal starts at {minutes} minutes: {level:?}");
+            self.trace.emit(text);
+            let (hub, clock) = (&self.hub, process::clock(minutes));
+            let principal = Principal::start(level, hub, fleet, network, every, key, clock);
             self.principal = Some(principal);
         }
     }

@@ -5,6 +5,9 @@
     reason = "each place has a few of the faults"
 )]
 
+use std::time::Duration;
+
+use agent::sync::api::{self, Spoke};
 use argocd::{Meta, Patch, keys};
 use principal::Key;
 use principal::store::{Store as _, Watched};
@@ -61,10 +64,37 @@ impl World {
             return;
         };
         self.plant_on_a_spoke(&one);
+        self.plant_in_a_copy(&one);
         self.plant_on_the_hub(&one.key);
         if self.fault == Fault::IdleWrites {
             self.write_idly(&one.key).await;
         }
+        if self.fault == Fault::IdleWritesOnSpoke {
+            let (spoke, uid) = (&one.site.store, Meta::of(&one.copy).uid());
+            for _ in 0..=spoke.failures() {
+                let nothing = Patch::Merge(json!({}));
+                let written = Spoke::patch(&spoke.inner, &one.copy_key, uid, nothing).await;
+                written.expect("the copy is there");
+            }
+        }
+    }
+
+    /// The first spoke changes the status of a copy for ever.
+    pub(super) fn plant_at_the_end(&self) {
+        if self.fault != Fault::Restless {
+            return;
+        }
+        let (spoke, stop) = (self.sites[0].store.inner.clone(), self.stop.clone());
+        self.nature.spawn("restless", async move {
+            let mut number = 0_u32;
+            let pause = || tokio::time::sleep(Duration::from_mins(1));
+            while stop.run_until_cancelled(pause()).await.is_some() {
+                number += 1;
+                for (key, _) in spoke.all() {
+                    spoke.edit(&key, json!({ "status": { "tick": number } }));
+                }
+            }
+        });
     }
 
     fn plant_on_a_spoke(&self, one: &Delivered<'_>) {
@@ -80,9 +110,40 @@ impl World {
                 spoke.edit(copy_key, stuck(&one.copy));
                 spoke.delete(copy_key);
             }
+            Fault::LeftProject => {
+                let mut left = copy_of("uid-0", ARGOCD, "left");
+                left["kind"] = json!("AppProject");
+                spoke.put(Kind::AppProject, left);
+            }
             Fault::FalseProject => {
                 let project = ObjectKey::new(Kind::AppProject, ARGOCD, "default");
                 spoke.edit(&project, json!({ "spec": { "description": "false" } }));
+            }
+            _ => {}
+        }
+    }
+
+    fn plant_in_a_copy(&self, one: &Delivered<'_>) {
+        let (spoke, copy_key) = (&one.site.store.inner, &one.copy_key);
+        match self.fault {
+            Fault::FalseSource => annotate(spoke, copy_key, keys::SOURCE_UID, "uid-0"),
+            Fault::FalseNote => annotate(spoke, copy_key, "note", "false"),
+            Fault::FalseLabels => {
+                let labels = json!({ "metadata": { "labels": { "false": "true" } } });
+                spoke.edit(copy_key, labels);
+            }
+            Fault::FalseCascade => {
+                let cascades = Meta::of(&one.copy).finalizers();
+                let other: &[&str] = if cascades.is_empty() {
+                    &[keys::RESOURCES_FINALIZER]
+                } else {
+                    &[]
+                };
+                spoke.edit(copy_key, json!({ "metadata": { "finalizers": other } }));
+            }
+            Fault::FalseSpec => {
+                let path = json!({ "spec": { "source": { "path": "false" } } });
+                spoke.edit(copy_key, path);
             }
             _ => {}
         }
@@ -206,6 +267,11 @@ impl World {
             })
         })
     }
+}
+
+fn annotate(spoke: &api::Memory, key: &ObjectKey, name: &str, value: &str) {
+    let annotations = json!({ name: value });
+    spoke.edit(key, json!({ "metadata": { "annotations": annotations } }));
 }
 
 /// A patch that keeps an object that is being deleted.

@@ -8,6 +8,7 @@ use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::past::SpokePast;
 use crate::controller::Deeds;
 use crate::dice::Trace;
 use crate::network::Network;
@@ -23,7 +24,14 @@ pub(super) struct Site {
     pub(super) store: Slow<api::Memory>,
     pub(super) deeds: Deeds,
     pub(super) agent: Option<Agent>,
+    /// A second agent of this cluster.
+    pub(super) other: Option<Agent>,
+    /// There were two agents, which may have done the same.
+    pub(super) was_doubled: bool,
     pub(super) started: Instant,
+    pub(super) past: Option<SpokePast>,
+    /// The capabilities of its agent.
+    pub(super) level: Capabilities,
 }
 
 impl Site {
@@ -31,15 +39,21 @@ impl Site {
         if self.agent.is_none() {
             trace.emit(format_args!("{}: agent starts: {level:?}", self.name));
             self.started = Instant::now();
-            self.agent = Some(Agent::start(
-                level,
-                &self.name,
-                Mode::Managed,
-                &self.certificate,
-                &self.store,
-                network,
-            ));
+            self.level = level.clone();
+            self.agent = Some(self.made(level, network));
         }
+    }
+
+    /// An agent of this cluster that runs.
+    pub(super) fn made(&self, level: Capabilities, network: &Network) -> Agent {
+        Agent::start(
+            level,
+            &self.name,
+            Mode::Managed,
+            &self.certificate,
+            &self.store,
+            network,
+        )
     }
 
     /// Forgets the sync records of Applications that were deleted while no agent was watching.

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::sync::api;
+use principal::store::Watched;
+use protocol::version::Capability;
 use tokio::time::Instant;
 
 use super::{World, fleet};
+use crate::fault::Fault;
 use crate::network::Conditions;
 use crate::oracle::Oracle;
 use crate::slow::Manners;
@@ -22,18 +25,26 @@ impl World {
         self.trace.emit("everything works again");
         let names = self.names();
         self.hub.behave(Manners::GOOD);
+        self.hub.refusals.set(None);
         self.hub.inner.break_watches(false);
         self.start_principal();
         // A cluster that has left gets a second session, in which the hub's spec wins everywhere.
         self.fleet.send_replace(fleet(&names, &[], false));
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
+            site.store.refusals.set(None);
             self.network.set_conditions(&site.name, Conditions::FINE);
         }
+        for site in &mut self.sites {
+            if let Some(other) = site.other.take() {
+                other.crash(&self.network).await;
+            }
+        }
         self.start_agents();
+        self.plant_at_the_end();
         let mut findings = self.settle("after the faults").await;
         // The resync of the next session would repair what this one lost.
-        if !self.fleet_changed {
+        if !self.fleet_changed && (!self.refused || self.compares_in_sessions()) {
             let early = self.oracle_findings();
             findings.extend(early.iter().map(|it| format!("in a living session: {it}")));
         }
@@ -52,11 +63,23 @@ impl World {
         if findings.is_empty() {
             findings.extend(self.run_new_commands().await);
         }
+        // A planted fault needs the history in which it can be found.
+        let often = if self.fault == Fault::None { 0.25 } else { 1.0 };
+        if findings.is_empty() && self.dice.probability(often) {
+            findings.extend(self.refuse_for_good().await);
+        }
         findings
     }
 
+    /// Whether each session compares both sides before nothing has changed for long enough.
+    fn compares_in_sessions(&self) -> bool {
+        let sums = Capability::RangeSums;
+        let mut agents = self.sites.iter().map(|site| &site.level);
+        self.compare_every < QUIET && self.level.has(sums) && agents.all(|it| it.has(sums))
+    }
+
     /// Waits until nothing changes any more.
-    async fn settle(&self, when: &str) -> Vec<String> {
+    pub(super) async fn settle(&self, when: &str) -> Vec<String> {
         let begun = Instant::now();
         let mut before = self.signature();
         while begun.elapsed() < TIME_LIMIT {
@@ -85,7 +108,7 @@ impl World {
             .collect()
     }
 
-    fn oracle_findings(&self) -> Vec<String> {
+    pub(super) fn oracle_findings(&self) -> Vec<String> {
         let spokes = self.spokes();
         Oracle::new(&self.hub.inner, &spokes, self.network.witness()).findings()
     }
@@ -100,7 +123,7 @@ impl World {
                 }
             }
             let idle = site.store.inner.writes().idle;
-            if idle > site.store.failures() {
+            if idle > site.store.failures() && !site.was_doubled {
                 findings.push(format!("{}: {idle} writes changed nothing", site.name));
             }
             let ledger = &self.people.ledger;
@@ -170,6 +193,11 @@ impl World {
             asked.push(action.split(' ').nth(1).unwrap_or_default().to_owned());
             self.trace.emit(format_args!("hub: {action}"));
             self.people.refresh(key);
+            if self.fault == Fault::Unasked {
+                let nothing = serde_json::json!({ "operation": null });
+                let hub = &self.hub.inner;
+                hub.edit(Watched::Application, &key.namespace, &key.name, nothing);
+            }
         }
         let mut findings = self.settle("after the last commands").await;
         findings.extend(self.oracle_findings());

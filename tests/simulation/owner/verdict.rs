@@ -25,20 +25,48 @@ impl World {
         self.spoke.behave(Manners::GOOD);
         self.hub.inner.break_watches(false);
         self.spoke.inner.break_watches(false);
+        self.hub.refusals.set(None);
+        self.spoke.refusals.set(None);
         self.start();
         self.plant_before_quiet();
-        let signature = |world: &Self| (world.hub.inner.version(), world.spoke.inner.version());
-        let mut before = signature(self);
+        let mut is_quiet = self.settle().await;
+        if self.refused {
+            self.network.break_lines(CLUSTER);
+            is_quiet &= self.settle().await;
+        }
+        if !is_quiet {
+            return vec!["never quiet".to_owned()];
+        }
+        self.plant_before_the_look();
+        self.findings()
+    }
+
+    /// Waits until nothing changes any more; false if that does not happen.
+    async fn settle(&self) -> bool {
+        let signature = || (self.hub.inner.version(), self.spoke.inner.version());
+        if self.fault == Fault::Restless {
+            let (spoke, stop) = (self.spoke.inner.clone(), self.stop.clone());
+            self.nature.spawn("restless", async move {
+                let pause = || tokio::time::sleep(QUIET / 2);
+                let mut number = 0_u32;
+                while stop.run_until_cancelled(pause()).await.is_some() {
+                    number += 1;
+                    let meta = json!({ "namespace": ARGOCD, "name": "restless" });
+                    let spec = json!({ "project": "default", "number": number });
+                    spoke.put(Kind::Application, json!({ "metadata": meta, "spec": spec }));
+                }
+            });
+        }
+        let mut before = signature();
         for _ in 0..20 {
             tokio::time::sleep(QUIET).await;
-            let now = signature(self);
+            let now = signature();
             if now == before {
-                self.plant_before_the_look();
-                return self.findings();
+                return true;
             }
             before = now;
         }
-        vec!["never quiet".to_owned()]
+        false
     }
 
     /// The spoke loses the workloads of Applications that no user deleted.
@@ -73,6 +101,10 @@ impl World {
             }
             Fault::FalseStatus => json!({ "status": { "health": { "status": "Unknown" } } }),
             Fault::Overwritten => json!({ "spec": { "source": { "path": "overwritten" } } }),
+            Fault::StandingRefresh => {
+                let refresh = json!({ keys::REFRESH: "normal" });
+                json!({ "metadata": { "annotations": refresh } })
+            }
             Fault::StandingOperation => json!({ "operation": { "sync": {} } }),
             _ => return,
         };
