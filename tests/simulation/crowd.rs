@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::history::Releases;
 use crate::network::Network;
 use crate::people::project;
-use crate::process::{self, ARGOCD, Agent, COMPARE_EVERY, Principal};
+use crate::process::{ARGOCD, Agent, Inputs, Principal};
 use crate::slow::Slow;
 
 const CLUSTER: &str = "spoke1";
@@ -73,9 +73,7 @@ pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> 
     let fleet = watch::Sender::new(Arc::new(fleet()));
     let level = Releases::Any.principal(&dice);
     let watched = fleet.subscribe();
-    let key = process::jwt_key().subscribe();
-    let (every, clock) = (COMPARE_EVERY, process::clock(0));
-    let principal = Principal::start(level.clone(), &hub, watched, &network, every, key, clock);
+    let principal = Principal::start(level.clone(), &hub, watched, &network, Inputs::usual());
     let agent = Agent::start(level, CLUSTER, Mode::Managed, certificate, &spoke, &network);
     let mut findings = vec![];
     let arrived = || {

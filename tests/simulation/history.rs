@@ -155,6 +155,31 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
     })
 }
 
+/// Starts a task that never ends.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a planted fault: nothing supervises it"
+)]
+fn leave_task() {
+    tokio::spawn(std::future::pending::<()>());
+}
+
+/// A cluster without an agent.
+fn site(dice: &Dice, name: &str, certificate: &CertificateDer<'static>) -> Site {
+    Site {
+        agent: None,
+        other: None,
+        was_doubled: false,
+        started: Instant::now(),
+        level: Capabilities::default(),
+        past: None,
+        name: name.to_owned(),
+        certificate: certificate.clone(),
+        store: Slow::new(api::Memory::new(), dice),
+        deeds: Deeds::default(),
+    }
+}
+
 impl World {
     fn new(
         dice: Dice,
@@ -178,27 +203,16 @@ impl World {
         nature.spawn("network", network.clone().keep(stop.clone()));
         let mut sites = vec![];
         for (name, certificate) in names.iter().zip(certificates) {
-            let (store, deeds) = (Slow::new(api::Memory::new(), &dice), Deeds::default());
+            let site = site(&dice, name, certificate);
             let controller = Controller {
                 cluster: name.clone(),
-                spoke: store.inner.clone(),
-                deeds: deeds.clone(),
+                spoke: site.store.inner.clone(),
+                deeds: site.deeds.clone(),
                 dice: dice.clone(),
                 trace: trace.clone(),
             };
             nature.spawn("argocd", controller.run(stop.clone()));
-            sites.push(Site {
-                agent: None,
-                other: None,
-                was_doubled: false,
-                started: Instant::now(),
-                level: Capabilities::default(),
-                past: None,
-                name: name.clone(),
-                certificate: certificate.clone(),
-                store,
-                deeds,
-            });
+            sites.push(site);
         }
         let fleet = watch::Sender::new(fleet(&names, &[], false));
         let mut world = Self {
@@ -242,7 +256,7 @@ impl World {
     /// Ends everything.
     async fn close(mut self) {
         if self.fault == Fault::LeftTask {
-            tokio::spawn(std::future::pending::<()>());
+            leave_task();
         }
         for site in &mut self.sites {
             for agent in site.agent.take().into_iter().chain(site.other.take()) {

@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::history::Releases;
 use crate::ledger::Ledger;
 use crate::network::{Conditions, Network};
-use crate::process::{self, ARGOCD, Agent, COMPARE_EVERY, Principal};
+use crate::process::{ARGOCD, Agent, Inputs, Principal};
 use crate::refusals::Refusal;
 use crate::slow::{Manners, Slow};
 
@@ -131,9 +131,7 @@ impl World {
             let fleet = self.fleet.subscribe();
             let level = self.releases.principal(&self.dice);
             let (hub, network) = (&self.hub, &self.network);
-            let key = process::jwt_key().subscribe();
-            let (every, clock) = (COMPARE_EVERY, process::clock(0));
-            let principal = Principal::start(level, hub, fleet, network, every, key, clock);
+            let principal = Principal::start(level, hub, fleet, network, Inputs::usual());
             self.principal = Some(principal);
         }
         if self.agent.is_none() {

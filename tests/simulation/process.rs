@@ -88,16 +88,40 @@ pub(crate) struct Principal {
     token: CancellationToken,
 }
 
+/// Settings and feeds of a principal that histories choose.
+pub(crate) struct Inputs {
+    /// The interval in which it compares both sides within a session.
+    pub(crate) compare_every: Duration,
+    /// The key of its tokens.
+    pub(crate) jwt_key: watch::Receiver<Arc<JwtKey>>,
+    /// Its clock.
+    pub(crate) clock: Clock,
+}
+
+impl Inputs {
+    /// One key, and a clock without a jump.
+    pub(crate) fn usual() -> Self {
+        Self {
+            compare_every: COMPARE_EVERY,
+            jwt_key: jwt_key().subscribe(),
+            clock: clock(0),
+        }
+    }
+}
+
 impl Principal {
     pub(crate) fn start(
         capabilities: Capabilities,
         hub: &Slow<Memory>,
         fleet: watch::Receiver<Arc<Fleet>>,
         network: &Network,
-        compare_every: Duration,
-        jwt_key: watch::Receiver<Arc<JwtKey>>,
-        clock: Clock,
+        inputs: Inputs,
     ) -> Self {
+        let Inputs {
+            compare_every,
+            jwt_key,
+            clock,
+        } = inputs;
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let settings = Settings {

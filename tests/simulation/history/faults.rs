@@ -5,7 +5,7 @@ use principal::store::Watched;
 use super::{World, fleet};
 use crate::network::Conditions;
 use crate::people::NAMES;
-use crate::process::{self, Principal};
+use crate::process::{self, Inputs, Principal};
 use crate::refusals::Refusal;
 use crate::slow::Manners;
 
@@ -178,14 +178,16 @@ impl World {
         if self.principal.is_none() {
             let level = self.releases.principal(&self.dice);
             let fleet = self.fleet.subscribe();
-            let every = self.compare_every;
             self.level = level.clone();
-            let (network, key) = (&self.network, self.jwt_key.subscribe());
             let minutes = *self.dice.pick(&[0, 0, -2, 2, -180, 180]);
             let text = format_args!("principal starts at {minutes} minutes: {level:?}");
             self.trace.emit(text);
-            let (hub, clock) = (&self.hub, process::clock(minutes));
-            let principal = Principal::start(level, hub, fleet, network, every, key, clock);
+            let inputs = Inputs {
+                compare_every: self.compare_every,
+                jwt_key: self.jwt_key.subscribe(),
+                clock: process::clock(minutes),
+            };
+            let principal = Principal::start(level, &self.hub, fleet, &self.network, inputs);
             self.principal = Some(principal);
         }
     }

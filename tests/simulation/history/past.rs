@@ -83,7 +83,7 @@ impl World {
             let uid = Meta::of(app).uid();
             let has_copy = before
                 .get(key)
-                .map(|it| Meta::of(it))
+                .map(Meta::of)
                 .is_some_and(|it| it.uid() == uid && !it.is_deleting());
             if !has_copy && let Some(name) = pending(app) {
                 for site in &self.sites {

@@ -51,28 +51,30 @@ impl World {
                     self.delete_slowly(key);
                 }
             }
-            (Last::Granted, ..) => {
-                let other = asked.iter().find(|(it, _)| !it.wants_it() || it.revoked);
-                if let Some((_, request)) = other {
-                    let key: Key = (REQUESTS.to_owned(), String::new(), request.clone());
-                    let granted = json!({ "status": { "certificate": "Zm9yZ2Vk" } });
-                    let written = self
-                        .api
-                        .write(&key, "status", "planted", Write::Merge(granted));
-                    written.expect("the request is there");
-                }
-            }
-            (Last::Selection, ..) => {
-                let pods = self.api.list("pods", OWN);
-                for (key, _) in pods {
-                    let labels = json!({ People::annotation("active"): "true" });
-                    self.plants(
-                        &key,
-                        Write::Merge(json!({ "metadata": { "labels": labels } })),
-                    );
-                }
-            }
+            (Last::Granted, ..) => self.grant_one(asked),
+            (Last::Selection, ..) => self.select_all(),
             (_, None, _) | (Last::LeftAddOn, _, None) => {}
+        }
+    }
+
+    /// Signs a request of a cluster that may have no certificate.
+    fn grant_one(&self, asked: &[(Intent, String)]) {
+        let other = asked.iter().find(|(it, _)| !it.wants_it() || it.revoked);
+        let Some((_, request)) = other else {
+            return;
+        };
+        let key: Key = (REQUESTS.to_owned(), String::new(), request.clone());
+        let granted = Write::Merge(json!({ "status": { "certificate": "Zm9yZ2Vk" } }));
+        let written = self.api.write(&key, "status", "planted", granted);
+        written.expect("the request is there");
+    }
+
+    /// Labels every Pod of the hub program as the one that serves agents.
+    fn select_all(&self) {
+        let labels = json!({ People::annotation("active"): "true" });
+        for (key, _) in self.api.list("pods", OWN) {
+            let labelled = json!({ "metadata": { "labels": labels } });
+            self.plants(&key, Write::Merge(labelled));
         }
     }
 
