@@ -49,13 +49,21 @@ pub(crate) async fn register(client: &Client, name: &str, network: &Network) -> 
         "metadata": { "name": name, "labels": labels(name) },
     });
     api.patch(name, &params, &Patch::Apply(&node)).await?;
-    api.patch_status(
-        name,
-        &params,
-        &Patch::Apply(&status(name, network, Timestamp::now())),
-    )
-    .await?;
+    let mut status = status(name, network, Timestamp::now());
+    let minor = client.apiserver_version().await?.minor;
+    if !has_declared_features(&minor) {
+        let fields = status.get_mut("status").and_then(Value::as_object_mut);
+        fields.map(|it| it.remove("declaredFeatures"));
+    }
+    api.patch_status(name, &params, &Patch::Apply(&status))
+        .await?;
     Ok(())
+}
+
+/// Whether nodes of this minor version of Kubernetes declare features: from 1.35 on.
+fn has_declared_features(minor: &str) -> bool {
+    let number = minor.trim_end_matches('+').parse::<u32>();
+    number.is_ok_and(|it| it >= 35)
 }
 
 fn status(name: &str, network: &Network, now: Timestamp) -> Value {
@@ -95,4 +103,15 @@ fn status(name: &str, network: &Network, now: Timestamp) -> Value {
             },
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_declare_features_from_kubernetes_1_35_on() {
+        assert!(has_declared_features("35") && has_declared_features("36+"));
+        assert!(!has_declared_features("34") && !has_declared_features("34+"));
+    }
 }
