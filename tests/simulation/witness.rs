@@ -55,7 +55,7 @@ impl Witness {
         }
     }
 
-    /// The versions of the hub begin anew at an earlier one, so that those of messages do not show their age.
+    /// The versions of the hub start again at an earlier one, so that those of messages do not show their age.
     pub(crate) fn put_back(&self) {
         let mut known = self.lock();
         for (uid, routes) in std::mem::take(&mut known.routes) {

@@ -112,7 +112,7 @@ fn watch_reports_each_version_once_and_a_recreated_object_as_new() {
 }
 
 #[test]
-fn a_restored_server_has_its_former_objects_and_versions_but_no_former_uids() {
+fn restored_objects_have_their_versions_and_new_ones_new_uids() {
     let (mut objects, made) = with_one();
     let (earlier, mut seen) = (objects.clone(), Seen::new());
     let patch = Patch::Merge(json!({ "spec": { "a": 2 } }));
