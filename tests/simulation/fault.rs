@@ -11,6 +11,11 @@ use protocol::{Event, Kind, Verb};
 
 use crate::witness;
 
+/// Whether managed histories have all faults; a planted fault may need any of them.
+pub(crate) fn is_harsh(fault: Fault) -> bool {
+    fault != Fault::None || std::env::var_os("SIM_HARSH").is_some()
+}
+
 /// A promise that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {

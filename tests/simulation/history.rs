@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
-use crate::fault::Fault;
+use crate::fault::{Fault, is_harsh};
 use crate::intents::Intents;
 use crate::network::Network;
 use crate::people::{People, project};
@@ -68,6 +68,8 @@ struct World {
     refused: bool,
     /// The capabilities of the principal.
     level: Capabilities,
+    /// It has the faults and actions that only harsh histories have.
+    is_harsh: bool,
     principal: Option<Principal>,
     sites: Vec<Site>,
     people: People,
@@ -229,6 +231,7 @@ impl World {
             jwt_key: process::jwt_key(),
             fleet_changed: false,
             refused: false,
+            is_harsh: is_harsh(fault),
             level: Capabilities::default(),
             sites,
             nature,

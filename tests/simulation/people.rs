@@ -44,8 +44,9 @@ impl People {
     }
 
     /// A user changes something on the hub; returns a description.
-    pub(crate) fn act_on_hub(&mut self) -> String {
-        let (what, apps) = (self.dice.below(21), self.hub.all(Watched::Application));
+    pub(crate) fn act_on_hub(&mut self, is_harsh: bool) -> String {
+        let kinds = if is_harsh { 21 } else { 20 };
+        let (what, apps) = (self.dice.below(kinds), self.hub.all(Watched::Application));
         if what < 5 || apps.is_empty() {
             return self.create();
         }
@@ -64,8 +65,8 @@ impl People {
             15 => self.refresh(&key),
             16 => self.terminate(&key, &app),
             17 => self.ignore(&key, &app),
-            18 => self.change_cascade(&key, &app),
-            _ => self.change_project(),
+            18 | 19 => self.change_project(),
+            _ => self.change_cascade(&key, &app),
         }
     }
 

@@ -12,9 +12,10 @@ use crate::slow::Manners;
 impl World {
     /// A user action or a fault; then time passes.
     pub(super) async fn step(&mut self) {
-        match self.dice.below(112) {
+        let kinds = if self.is_harsh { 112 } else { 100 };
+        match self.dice.below(kinds) {
             0..60 => {
-                let action = self.people.act_on_hub();
+                let action = self.people.act_on_hub(self.is_harsh);
                 self.note_hub();
                 self.trace.emit(format_args!("hub: {action}"));
             }
@@ -49,6 +50,7 @@ impl World {
                 self.trace.emit("hub: backup");
             }
             98 | 99 => self.restore().await,
+            // In harsh histories only.
             100..104 => self.refuse_writes(),
             104 | 105 => self.save(),
             106 | 107 => self.put_back(),
@@ -179,7 +181,12 @@ impl World {
             let level = self.releases.principal(&self.dice);
             let fleet = self.fleet.subscribe();
             self.level = level.clone();
-            let minutes = *self.dice.pick(&[0, 0, -2, 2, -180, 180]);
+            let jumps: &[i64] = if self.is_harsh {
+                &[0, 0, -2, 2, -180, 180]
+            } else {
+                &[0]
+            };
+            let minutes = *self.dice.pick(jumps);
             let text = format_args!("principal starts at {minutes} minutes: {level:?}");
             self.trace.emit(text);
             let inputs = Inputs {

@@ -65,7 +65,7 @@ impl World {
         }
         // A planted fault needs the history in which it can be found.
         let often = if self.fault == Fault::None { 0.25 } else { 1.0 };
-        if findings.is_empty() && self.dice.probability(often) {
+        if findings.is_empty() && self.is_harsh && self.dice.probability(often) {
             findings.extend(self.refuse_for_good().await);
         }
         findings

@@ -2,6 +2,7 @@
 
 use super::Line;
 use crate::dice::Dice;
+use crate::fault::is_harsh;
 use tonic::Status;
 
 /// The part of a call that is lost.
@@ -18,7 +19,8 @@ impl Lost {
     /// As often as the messages of streams are lost. No dice are thrown where nothing is lost.
     pub(super) fn drawn(line: &Line, dice: &Dice, is_stream: bool) -> Self {
         let often = line.now().loss;
-        if is_stream || often == 0.0 || !dice.probability(often) {
+        let is_harsh = is_harsh(line.network.fault);
+        if is_stream || !is_harsh || often == 0.0 || !dice.probability(often) {
             Self::Nothing
         } else if dice.probability(0.5) {
             Self::Request
