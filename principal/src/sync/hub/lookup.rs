@@ -137,6 +137,21 @@ impl Objects {
         }
     }
 
+    /// Like [`Self::lookup`], for an object that the cluster has: one that the hub does not deliver now is deleted there with
+    /// its Application, although this principal never delivered it.
+    pub(crate) fn claim(
+        &self,
+        cluster: &ClusterName,
+        agent_namespace: &str,
+        claim: &RequestUpdate,
+    ) -> Lookup {
+        let found = self.lookup(cluster, agent_namespace, claim);
+        if found == Lookup::LeaveAlone && claim.kind.parse() == Ok(Kind::Application) {
+            self.lock().index.note_copy(cluster, &claim.uid);
+        }
+        found
+    }
+
     /// Whether an object that the hub does not know counts as unwanted on this cluster.
     pub(crate) fn is_authority_for(&self, cluster: &ClusterName) -> bool {
         let state = self.lock();
@@ -172,8 +187,12 @@ fn application(
         name: claim.name.clone(),
     };
     let known = known.filter(|_| !claim.uid.is_empty());
-    match known.or_else(|| index.keeper(&place)) {
-        // Perhaps another object of the same name: the copy is adopted in place, not deleted.
+    // The copy of another object is adopted in place, not deleted; a deletion adopts nothing.
+    let adopting = || {
+        let keeper = index.keeper(&place);
+        keeper.filter(|(_, it)| claim.uid.is_empty() || !it.application().is_deleting())
+    };
+    match known.or_else(adopting) {
         Some((key, entry)) => judge(cluster, key, entry),
         // The cluster asks for an object that it does not have: there is nothing to delete.
         None if claim.uid.is_empty() => Lookup::LeaveAlone,

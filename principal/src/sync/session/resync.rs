@@ -180,7 +180,9 @@ impl Ownership for Resync {
 impl Resync {
     fn claim(&mut self, step: &mut Step<'_>, claim: &RequestUpdate) -> Result<(), String> {
         let named = Named::read(claim)?;
-        if let Lookup::Wanted { key, digest } = self.lookup(step.hub, claim) {
+        let objects = &step.hub.objects;
+        let found = objects.claim(&self.cluster, &self.agent_namespace, claim);
+        if let Lookup::Wanted { key, digest } = found {
             self.unconfirmed.remove(&key);
             self.going.remove(&key);
             self.send_early_command(step.session, &key);

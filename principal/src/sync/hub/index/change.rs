@@ -267,6 +267,32 @@ impl Index {
         }
     }
 
+    /// A cluster has a copy of the Application with this UID, which is not delivered now. If it belongs there, it goes with
+    /// the Application, although this principal did not deliver it.
+    pub(in crate::sync::hub) fn note_copy(&mut self, cluster: &ClusterName, uid: &str) {
+        let Some(entry) = (self.by_uid.get(uid)).and_then(|key| self.applications.get_mut(key))
+        else {
+            return;
+        };
+        let belongs = match &entry.placement {
+            Placement::Routed(place, Some(blocked)) => {
+                // Without a confirmation of its deletion the hub takes back no copy.
+                place.cluster == *cluster && blocked.why != Block::DeletionUnconfirmed
+            }
+            Placement::Ignored => {
+                let route = route(entry.application(), &self.clusters, &self.settings);
+                matches!(route, Route::ToCluster { cluster: to, .. } if to == cluster.as_str())
+            }
+            Placement::Routed(_, None)
+            | Placement::Local
+            | Placement::Conflict(_)
+            | Placement::Mirror(_) => false,
+        };
+        if belongs && entry.holder.is_none() {
+            entry.holder = Some(cluster.clone());
+        }
+    }
+
     pub(super) fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
         let claims = self.claims.get(place).into_iter().flatten();
         let claimants: Vec<Key> = claims

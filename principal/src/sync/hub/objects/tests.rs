@@ -1,11 +1,12 @@
-use argocd::global_projects::GlobalProjects;
+use argocd::{global_projects::GlobalProjects, keys};
+use protocol::payload::RequestUpdate;
 use runtime::clock::Clock;
 use serde_json::json;
 
 use super::*;
 use crate::{
     store::Memory,
-    sync::hub::Hub,
+    sync::hub::{Hub, Lookup},
     testing::{self, application, fleet, name, open_project, with},
 };
 
@@ -71,6 +72,62 @@ fn seen_deletion_is_sent_and_missing_object_is_compared() {
     assert!(subscriber.mailbox.take().is_empty());
     assert!(subscriber.mailbox.take_comparison() && !subscriber.mailbox.take_comparison());
     assert!(!other.mailbox.take_comparison(), "it has no copy");
+}
+
+/// The claim of a cluster about its copy of the Application `name` with this UID.
+fn claim_of(hub: &Hub, cluster: &str, app: &str, uid: &str) -> Lookup {
+    let claim = RequestUpdate {
+        kind: "Application".to_owned(),
+        namespace: "argocd".to_owned(),
+        name: app.to_owned(),
+        uid: uid.to_owned(),
+        ..RequestUpdate::default()
+    };
+    hub.objects.claim(&name(cluster), "argocd", &claim)
+}
+
+#[test]
+fn claimed_copy_of_an_undelivered_application_goes_with_it() {
+    let ignored = json!({ "metadata": { "labels": { keys::IGNORE_SYNC: "true" } } });
+    let refused = json!({ "spec": { "project": "nowhere" } });
+    for (change, claimant, is_deleted) in [
+        (&ignored, Some("a"), true),
+        (&refused, Some("a"), true),
+        (&ignored, Some("ab"), false),
+        (&refused, None, false),
+    ] {
+        let hub = hub();
+        let object = with(application("a", "three", "three", 1), change.clone());
+        hub.report(testing::applied(Watched::Application, object));
+        let subscriber = hub.subscribe(&name("a"));
+        if let Some(claimant) = claimant {
+            let found = claim_of(&hub, claimant, "three", "three");
+            assert!(!matches!(found, Lookup::Wanted { .. }), "{found:?}");
+        }
+        went(&hub, "three", true);
+        let notes = subscriber.mailbox.take();
+        let gone = notes
+            .get(&key("three").object())
+            .and_then(|it| it.gone.clone());
+        assert_eq!(
+            gone.is_some(),
+            is_deleted,
+            "{change} claimed by {claimant:?}"
+        );
+    }
+}
+
+#[test]
+fn a_deleting_application_adopts_no_copy_of_another() {
+    let hub = hub();
+    let found = claim_of(&hub, "a", "one", "former");
+    assert!(matches!(found, Lookup::Wanted { .. }), "{found:?}");
+    let deleting = json!({ "metadata": { "deletionTimestamp": "2026-02-01T00:00:00Z" } });
+    let object = with(application("a", "one", "one", 2), deleting);
+    hub.report(testing::applied(Watched::Application, object));
+    assert_eq!(claim_of(&hub, "a", "one", "former"), Lookup::Unknown);
+    let own = claim_of(&hub, "a", "one", "one");
+    assert!(matches!(own, Lookup::Wanted { .. }), "{own:?}");
 }
 
 #[test]
